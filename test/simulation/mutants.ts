@@ -4,15 +4,16 @@
  * Invariant. The text of each is found once in its file, so that a change of the source cannot take it out of
  * the list unseen. Not in the list, because no life can show them: a cut at a start that is not synced (the
  * whole log is synced next); a checkpoint that is written in place (a torn one is no fault); a checkpoint that
- * is written after the lock is lost (it needs two servers: `npm run crash -- --rivals`); a log that is opened
- * without O_DSYNC (in the port itself: its contract suite, and `npm run crash`); lost sectors that are mended
- * anywhere (only more than a MiB before the end, and there a checkpoint refuses the log); a clean-up that
- * fails and hides why (the error is an `io_error` all the same); a restore that fails and does not make durable
- * that nothing is left (nobody was told that something is there). Too rare for a minute, with a test of their
- * own: a line that is blanked in one write, and a quarantine beside it (`log/mend-lost`); a copy that is not
- * compared with its source (`store/backup`); a log that reads otherwise the second time (`log/resync`); an
- * unfinished copy of a token log, and an event with a zero for its line feed (`auth/token-file-recovery`); a
- * refused append that is cut and not synced (`simulation/platter`).
+ * is written after the lock is lost (it contradicts only a log that was repaired meanwhile, and no life repairs
+ * beside a server: `log/checkpoint`); a log that is opened without O_DSYNC (in the port itself: its contract
+ * suite, and `npm run crash`); lost sectors that are mended anywhere (only more than a MiB before the end, and
+ * there a checkpoint refuses the log); a clean-up that fails and hides why (the error is an `io_error` all the
+ * same); a restore that fails and does not make durable that nothing is left (nobody was told that something is
+ * there). Too rare for a minute, with a test of their own: a line that is blanked in one write, and a quarantine
+ * beside it (`log/mend-lost`); a copy that is not compared with its source, and a backup that has what is not
+ * durable (`store/backup`); a log that reads otherwise the second time (`log/resync`); an unfinished copy of a
+ * token log, and an event with a zero for its line feed (`auth/token-file-recovery`); an unfinished log that a
+ * start leaves (`faults/leftovers`); a refused append that is cut and not synced (`simulation/platter`).
  */
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -46,6 +47,8 @@ a start does not write the last batch again: not durable, lost
 a start does not ask the disk for the last batch: not durable, lost
 - if (!(await isOnDisk(file, batch, end.bytes))) {
 + if (file.end < 0) {
+a copy of a log goes on with one that was not finished: start: locked, start: unsynced, twice, index, served damage, token log, token
+-     disk.unlink(newPath); // of a process that was killed
 
 store/open-log.ts
 a start does not make the log durable: not durable, lost
@@ -61,6 +64,11 @@ a start does not compare the checksum: served damage
 -   requireKnownBytes(file.path, checkpoint, scan);
 a start takes a missing log for a new one: made
 -   if (!exists(logPath)) requireKnownBytes(logPath, checkpoint);
+a start does not sync the checkpoint that it found: refused, not durable
+- const isSynced = await syncCheckpoint(logPath);
++ const isSynced = true;
+a start leaves a checkpoint that was not finished: leftover
+-       removeLeftover(newCheckpointPath(logPath));
 
 auth/token-file.ts
 a token is created in a log that an editor has not synced: not durable, token lost
@@ -142,6 +150,17 @@ store/plant-reader.ts
 a repeat is answered from a log that is gone: not durable, lost
 - const displacement = this.#file.displacement(durableBytes, Number.POSITIVE_INFINITY);
 + const displacement = durableBytes < 0 ? "" : undefined;
+a list is read from a log that is gone: list, not durable, lost
+-         this.#assertInPlace(); // a log that was replaced has other plants
+a plant in memory is shown of a log that is gone: not durable, lost
+- void this.#settle(lookups, () => {
++ void this.#settle(lookups, () => { if (lookups.length === 0)
+plants are shown that were read from a log that is gone: not durable, lost
+-     // Nothing is awaited from here on: the next list is read into the same buffer.
++     if (end < 0)
+a read that fails does not look for the log: needless write_failed
+- judge(cause: unknown): PlantStoreError {
++ judge(cause: unknown): PlantStoreError { if (cause === undefined)
 
 store/log-scan.ts
 an id with two contents is a repeat: served damage, changed
@@ -155,6 +174,8 @@ a damaged checkpoint counts: refused
 a checkpoint is not synced before its rename: not durable, backup
 -       file.appendOrThrow(Buffer.from(encodeCheckpoint(checkpoint))),
 +       file.overwrite(Buffer.from(encodeCheckpoint(checkpoint)), 0),
+a checkpoint goes on with one that was not finished: checkpoint, repair
+-     disk.unlink(newPath); // of a process that was killed
 
 log/mend.ts
 lost sectors are mended nowhere: refused
@@ -182,13 +203,14 @@ a repair does not keep the old log: removed
 a repair does not make the log durable that it keeps: removed
 -     makeDurable(log, scan.end,
 +     plan.action === "rewrite" || makeDurable(log, scan.end,
+a repair does not make durable what it accepts or keeps: removed, not durable, lost
+-     makeDurable(log, scan.end, (earliest) => scan.startOfRewrite(earliest)),
++     Promise.resolve(),
+a repair goes on with a log that was not finished: repair, twice, index, served damage
+- async () => disk.unlink(newPath)
++ async () => undefined
 a repair leaves the checkpoint of the old log: removed, refused, repair
 -     await removeCheckpoint(logPath);
-
-store/plant-log.ts
-a backup copies what is not durable: lost, not durable, never sent
--   const size = durableBytes ?? file.size();
-+   const size = file.size();
 
 store/backup.ts
 a restore gives the log its name first: half a copy
@@ -197,6 +219,12 @@ a restore gives the log its name first: half a copy
 a backup is made under its name: half a copy
 - partial = \`\${path.resolve(target)}.partial-\${clock.randomBytes(4).toString("hex")}\`,
 + partial = path.resolve(target),
+a backup that fails leaves what was not finished: backup, leftover
+- await ensureDirectory(partial);
++ await ensureDirectory(partial); const removeLeftoverFolder = (_: string) => {};
+a restore that fails forgets a name that it gave: half a copy
+-       placed.push(place); // a rename may fail that was done
++       queueMicrotask(() => placed.push(place));
 
 store/numbered-backups.ts
 an old backup is removed under its name: half a copy, backup, backups
@@ -234,9 +262,9 @@ an empty file is renamed to a checkpoint: leftover
 +   const isEmpty = false;
 
 auth/token-file.ts
-a token event is written with its line feed: start: corruption, token log
-- Buffer.from(encodeTokenEvent(event))
-+ Buffer.from(\`\${encodeTokenEvent(event)}\\n\`)
+a token event is written with its line feed: start: corruption, token log, needless corruption
+- await file.appendOrThrow(Buffer.from(encodeTokenEvent(event)));
++ return file.appendOrThrow(Buffer.from(\`\${encodeTokenEvent(event)}\\n\`));
 
 log/folder.ts
 an error of the system leaves a function of the store: raw error
