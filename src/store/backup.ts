@@ -196,8 +196,8 @@ async function fillAside(
   fill: Fill,
   place: () => Promise<void>,
 ): Promise<BackupReport> {
-  await ensureDirectory(partial);
   try {
+    await ensureDirectory(partial);
     const report = await fill(partial);
     await disk.syncFolder(partial);
     await place();
