@@ -210,7 +210,7 @@ export class SimulatedDisk implements Disk {
       if (!this.#passes("issued", operation)) return;
       const { random } = operation;
       const end = (settle: () => void) => {
-        this.#wait(random, () => {
+        this.#wait(operation, () => {
           if (this.#flights.values().next().value !== flight) {
             this.rules.count("time: completions change places");
           }
@@ -227,7 +227,7 @@ export class SimulatedDisk implements Disk {
         }
         if (this.#passes("returned", operation)) resolve(value);
       };
-      this.#wait(random, () => {
+      this.#wait(operation, () => {
         let value: T;
         try {
           value = work.apply(random);
@@ -244,10 +244,13 @@ export class SimulatedDisk implements Disk {
   }
 
   /** Goes on later, or never. */
-  #wait(random: Random, then: () => void): void {
+  #wait({ call, random }: Operation, then: () => void): void {
     if (this.rules.fires("time: never", random)) return;
     let ms = random.exponential(LATENCY_MS);
-    if (this.rules.fires("time: slow", random)) ms += random.between(500, 8000);
+    const isSlow =
+      this.rules.fires("time: slow", random) ||
+      (call === "append" && this.rules.fires("time: an append is slow", random));
+    if (isSlow) ms += random.between(500, 8000);
     this.clock.after(ms, () => {
       if (!this.isDead) then();
     });

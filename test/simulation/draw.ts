@@ -131,7 +131,7 @@ const THEMES: readonly Theme[] = [
   // What other processes read while an append is under way.
   {
     often: ["create", "backup", "read a folder", "cut"],
-    fails: ["time: slow", "append: its sync fails"],
+    fails: ["time: an append is slow", "append: its sync fails"],
   },
   // What a cut leaves of long lines, and a cut amid their mend.
   { often: ["create", "cut", "append", "overwrite", "sync", LONG], fails: [] },
@@ -220,7 +220,7 @@ function choose<K extends string>(random: Random, weights: Weights<K>): K {
 }
 
 /** Rules that are switched on by what is done in a life, or by another rule. */
-const DONE_BY_LIFE = /^(others|rot|holds|lock: its entry|time: the)/;
+const DONE_BY_LIFE = /^(others|rot|holds|lock: its entry|time: (the|an))/;
 /** After these little else happens. */
 const LASTING = /^(time: never|syncFolder: fails for good)/;
 

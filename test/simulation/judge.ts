@@ -167,10 +167,11 @@ export class Judge {
     folder.hasUnsyncedTokens = false;
   }
 
-  /** Others changed the token log: it owes what it has. */
-  adoptTokens(folder: Folder): void {
+  /** Others changed the token log: it owes what it has. @param isMixed of old and new sectors, perhaps. */
+  adoptTokens(folder: Folder, isMixed = false): void {
     const image = this.tokensOf(folder);
-    folder.tokens.adopt(image, this.#nowMs());
+    if (isMixed) folder.tokens.knowAll(image);
+    folder.tokens.adopt(image, this.#nowMs(), folder.hasLostTokens);
     folder.hasBadTokens = image.bad.length > 0;
     folder.tokensBefore = undefined;
     // What a failed sync has lost may still leave the cache.
@@ -213,6 +214,11 @@ export class Judge {
       throw new Violation("served damage", `${how}: a line or the end is damaged`);
     }
     this.assertDurable(folder.logPath, log.bytes, 0, how);
+    const checkpoint = this.platter.find(`${folder.logPath}.checkpoint`);
+    const hasLost = checkpoint?.kind === "file" && checkpoint.hasLost;
+    if (!mayLeave && !hasLost && !this.isDurable(`${folder.logPath}.checkpoint`)) {
+      throw new Violation("not durable", `${how}: a cut changes its checkpoint`);
+    }
     this.judgeRemoved(folder, before, how);
     this.#judgeNames(folder, log, how, mayLeave);
     folder.repeated = repeatedIn(log);
@@ -383,7 +389,7 @@ export class Judge {
   /** The power was cut: what others never synced may be gone. */
   absorbCut(folder: Folder): void {
     this.#absorbLostPlants(folder, "a cut took what others never synced");
-    if (folder.hasUnsyncedTokens || folder.tokens.isUncertain) this.adoptTokens(folder);
+    if (folder.hasUnsyncedTokens || folder.tokens.isUncertain) this.adoptTokens(folder, true);
     folder.hasUnsyncedTokens = false;
     if (folder.hasLostTokens) folder.hasBadTokens = this.tokensOf(folder).bad.length > 0;
     folder.hasLostTokens = false;

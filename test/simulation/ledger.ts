@@ -195,6 +195,8 @@ export class TokenLedger {
   isUncertain = false;
   /** By name, creates whose outcome is unknown: their tokens may exist, and nobody knows them. */
   readonly #attempts = new Map<string, number>();
+  /** The hashes of lines that nobody wrote. */
+  readonly #mixed = new Set<string>();
 
   /** A create begins, or its outcome is known. */
   attempt(name: string, change: 1 | -1): void {
@@ -234,6 +236,7 @@ export class TokenLedger {
   judgeKnown({ created }: TokenImage, how: string): void {
     const unknown = new Map(created);
     for (const { hash } of this.states.values()) unknown.delete(hash);
+    for (const hash of this.#mixed) unknown.delete(hash);
     const left = new Map(this.#attempts);
     for (const name of unknown.values()) {
       const attempts = left.get(name) ?? 0;
@@ -242,15 +245,25 @@ export class TokenLedger {
     }
   }
 
-  /** Others changed the token log: from now on it owes what it has. */
-  adopt({ created, revoked }: TokenImage, nowMs: number): void {
+  /** A cut has mixed what others wrote over each other: whatever is there may stay. */
+  knowAll({ created }: TokenImage): void {
+    for (const hash of created.keys()) this.#mixed.add(hash);
+  }
+
+  /**
+   * Others changed the token log: from now on it owes what it has.
+   *
+   * @param hasLost a sync has failed, so lines may have left the cache: no stamp of the file tells a server.
+   */
+  adopt({ created, revoked }: TokenImage, nowMs: number, hasLost: boolean): void {
     // A revocation that was lost meanwhile counts from now on.
     const since = this.isUncertain ? nowMs : undefined;
     this.isUncertain = false;
     for (const state of this.states.values()) {
       const isRevoked = revoked.has(state.hash);
       state.isTaken = created.get(state.hash) !== state.name;
-      if (state.isTaken || isRevoked) state.revokedAtMs = since ?? state.revokedAtMs ?? nowMs;
+      if (isRevoked || (state.isTaken && !hasLost))
+        state.revokedAtMs = since ?? state.revokedAtMs ?? nowMs;
       else state.revokedAtMs = undefined;
       state.revokeSent = isRevoked;
       state.createdAtMs = nowMs; // in force a little later
@@ -270,6 +283,7 @@ export class TokenLedger {
     copy.isUncertain = this.isUncertain;
     for (const [token, state] of this.states) copy.states.set(token, { ...state });
     for (const [name, count] of this.#attempts) copy.#attempts.set(name, count);
+    for (const hash of this.#mixed) copy.#mixed.add(hash);
     return copy;
   }
 }

@@ -166,6 +166,10 @@ export class Life {
     throw new Violation("raw error", error.message);
   }
 
+  folderAt(path: string): Folder | undefined {
+    return this.#folders.find((folder) => folder.path === path);
+  }
+
   newFolder(): Folder {
     const folder = new Folder(`/data-${this.#folders.length + 1}`);
     this.#folders.push(folder);

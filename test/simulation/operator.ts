@@ -86,10 +86,11 @@ export async function makeBackup(server: Server, command: Command): Promise<void
   } else {
     target = `/backup-${life.world.number}-${command.number}`;
     life.underway.set(target, copying);
+    const failed = failedNames(life);
     try {
       await backup(source.path, target);
     } catch (error) {
-      judgeFailed(life, target);
+      judgeFailed(life, target, failed);
       throw error;
     }
     if (life.isDead) return;
@@ -114,11 +115,23 @@ export async function makeBackup(server: Server, command: Command): Promise<void
   life.backups.push({ path: target, folder: made, log });
 }
 
-/** A backup that failed leaves nothing under its name, if the disk lets it go. */
-function judgeFailed(life: Life, target: string): void {
-  const mayStay = life.isDead || life.platter.isReadOnly || life.hasFired("names: a change fails");
-  if (mayStay || life.platter.find(target) === undefined) return;
-  throw new Violation("backup", `it failed, and "${target}" is there`);
+/** A backup that failed leaves nothing, if the disk lets it go. @param failed how often changes of names had failed. */
+function judgeFailed(life: Life, target: string, failed: number): void {
+  if (life.isDead || !mayRemove(life, failed)) return;
+  const isOf = (name: string) =>
+    `/${name}` === target || `/${name}`.startsWith(`${target}.partial-`);
+  const left = life.judge.namesIn("/").find(isOf);
+  if (left !== undefined) throw new Violation("backup", `it failed, and "/${left}" is there`);
+}
+
+/** How often a change of names has failed. */
+function failedNames({ rules }: Life): number {
+  return rules.counts["names: a change fails"] ?? 0;
+}
+
+/** Whether the disk let a command that failed remove what it had made: one change may be what failed. */
+function mayRemove(life: Life, failedBefore: number): boolean {
+  return !life.platter.isReadOnly && failedNames(life) <= failedBefore + 1;
 }
 
 /** The paths of numbered backups. What is being made, or removed, has another name. */
@@ -142,11 +155,20 @@ export function newestBackup({ backups, judge }: Life): Backup | undefined {
   return backups.findLast(({ folder }) => judge.bytesOf(folder.logPath) !== undefined);
 }
 
+/** The folder of a restore that was killed before it had placed anything. */
+function killedRestore(life: Life): Folder | undefined {
+  const isEmpty = (folder: string) =>
+    life.judge.namesIn(folder).every((name) => /^(lock\..*|restore\.partial)$/.test(name));
+  const found = [...life.underway].find(([folder, { isAtOnce }]) => !isAtOnce && isEmpty(folder));
+  return found && life.folderAt(found[0]);
+}
+
 /** Restores the newest backup, and has the copy served from now on. */
 export async function restoreBackup(life: Life): Promise<void> {
   const source = newestBackup(life);
   if (source === undefined) return;
-  const folder = life.newFolder();
+  const folder = killedRestore(life) ?? life.newFolder();
+  const failed = failedNames(life);
   life.underway.set(folder.path, beginCopy(source.folder, false));
   try {
     await restore(source.path, folder.path);
@@ -155,8 +177,7 @@ export async function restoreBackup(life: Life): Promise<void> {
     const left = life.judge
       .namesIn(folder.path)
       .filter((name) => !/^(lock\..*|restore\.partial)$/.test(name));
-    const mayLeave = life.platter.isReadOnly || life.hasFired("names: a change fails");
-    if (left.length === 0 || mayLeave) throw error;
+    if (left.length === 0 || !mayRemove(life, failed)) throw error;
     throw new Violation(
       "half a copy",
       `a restore fails (${message}), and leaves ${left.join(", ")}`,
@@ -201,10 +222,12 @@ export async function repair(life: Life): Promise<void> {
   const before = judge.view(folder);
   const isNothing = before.log === undefined && before.checkpoint === undefined;
   life.recovering = { folder, before };
+  let done: string | undefined;
   try {
     const { action } = await repairLog(folder.path, { confirm: async () => true });
     if (life.isDead) return;
     life.note(`repair: ${action}`);
+    done = action;
   } catch (error) {
     const { code, message } = life.failureOf(error);
     if (code === "io_error" && (isNothing || life.hasFaults || folder.isRotten)) return;
@@ -214,7 +237,11 @@ export async function repair(life: Life): Promise<void> {
     if (!life.isDead) life.recovering = undefined;
   }
   const how = "a repair";
-  const { log } = judge.view(folder);
+  const { log, checkpoint } = judge.view(folder);
+  if (/accept|rewrite/.test(done ?? "") && checkpoint?.bytes !== log?.end) {
+    const found = `a checkpoint of ${checkpoint?.bytes} bytes, and a log of ${log?.end}`;
+    throw new Violation("repair", `it leaves ${found}`);
+  }
   judge.judgeRemoved(folder, before, how);
   if (log === undefined) return;
   judge.judgeLog(folder, how);

@@ -118,6 +118,7 @@ export const RULES = {
   // Time.
   "time: completions change places": always("io_uring and thread pools promise no order"),
   "time: slow": rarely("test/faults/disk-slow: strace --inject=CALL:delay_enter"),
+  "time: an append is slow": rarely("test/faults/disk-slow: strace --inject=CALL:delay_enter"),
   "time: a call that does not wait is slow": rarely("test/faults/frozen: SIGSTOP"),
   "time: never": rarely("test/faults/disk-slow: a write that never ends; a dying disk"),
   "time: the wall clock is set": rarely("clock_settime(2)"),
@@ -156,7 +157,7 @@ const KINDS = {
   blind: /^(read: fails|rot|open|find|list)/,
   fault:
     /^(append|overwrite|truncate|sync|syncFolder|names|lock): (?!a short count|any subset|held|.* dead$|pages|the last ones|a rename across|an inode|a rewrite)/,
-  delay: /^time: (slow|never|a call)/,
+  delay: /^time: (slow|never|an append|a call)/,
   harm: /^(harsh:|names: any subset)/,
 };
 const KIND_NAMES = Object.keys(KINDS) as RuleKind[];

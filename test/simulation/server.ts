@@ -22,6 +22,7 @@ import type { Folder } from "./judge.ts";
 import { Violation } from "./ledger.ts";
 import type { Life } from "./life.ts";
 import { makeBackup, newestBackup } from "./operator.ts";
+import type { PlatterNode } from "./platter.ts";
 import { lookAtTokens, useTokens } from "./tokens.ts";
 import { type Command, idOf, makePlant, plantContent } from "./work.ts";
 
@@ -42,6 +43,8 @@ export class Server {
   readonly registry: TokenRegistry;
   /** The store of a second process, which has passed the lock. */
   #other: PlantStore | undefined;
+  /** The log that is served. */
+  readonly #log: PlatterNode | undefined;
   /** How many commands have begun to revoke a token, by its name. */
   readonly revokes = new Map<string, number>();
   /** The names of those that run. */
@@ -54,6 +57,7 @@ export class Server {
     this.life = life;
     this.folder = folder;
     this.store = store;
+    this.#log = life.platter.find(folder.logPath);
     this.registry = registry;
     this.#changes = folder.changes;
     this.#tokenChanges = folder.tokenChanges;
@@ -292,7 +296,11 @@ export class Server {
     const start = folder.places.get(String(after))?.offset ?? -1;
     const seen = new Set<string>();
     let last = start;
+    const isGone = life.platter.find(folder.logPath) !== this.#log;
     for await (const plant of store.list({ after })) {
+      if (isGone && !life.isDead) {
+        throw new Violation("list", "a list is read from a log that was gone before it began");
+      }
       if (life.isDead || this.isIntruded) return; // a list looks at the log only when it begins
       const id = String(plant.id);
       life.judge.judgeShown(folder, id, plantContent(plant), "a list");
