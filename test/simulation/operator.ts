@@ -14,10 +14,12 @@ import { parseImage } from "./image.ts";
 import { Folder } from "./judge.ts";
 import { type TokenLedger, Violation } from "./ledger.ts";
 import type { Life } from "./life.ts";
+import { SystemError } from "./platter.ts";
 import type { Server } from "./server.ts";
 import type { Command } from "./work.ts";
 
 const NUMBERED = "/numbered";
+const NAME_CALLS = /^(rename|link|unlink|makeFolder|removeFolder|find|findEntry|list)$/;
 
 /** A backup that was reported. */
 export interface Backup {
@@ -90,7 +92,7 @@ export async function makeBackup(server: Server, command: Command): Promise<void
     try {
       await backup(source.path, target);
     } catch (error) {
-      judgeFailed(life, target, failed);
+      judgeFailed(life, target, failed, error);
       throw error;
     }
     if (life.isDead) return;
@@ -115,23 +117,27 @@ export async function makeBackup(server: Server, command: Command): Promise<void
   life.backups.push({ path: target, folder: made, log });
 }
 
-/** A backup that failed leaves nothing, if the disk lets it go. @param failed how often changes of names had failed. */
-function judgeFailed(life: Life, target: string, failed: number): void {
-  if (life.isDead || !mayRemove(life, failed)) return;
+/** A backup that failed leaves nothing, if the disk lets it go. */
+function judgeFailed(life: Life, target: string, failed: number, error: unknown): void {
+  if (life.isDead || !mayRemove(life, failed, error)) return;
   const isOf = (name: string) =>
     `/${name}` === target || `/${name}`.startsWith(`${target}.partial-`);
   const left = life.judge.namesIn("/").find(isOf);
   if (left !== undefined) throw new Violation("backup", `it failed, and "/${left}" is there`);
 }
 
-/** How often a change of names has failed. */
+/** How often the disk has refused to change names, or to list them. */
 function failedNames({ rules }: Life): number {
-  return rules.counts["names: a change fails"] ?? 0;
+  const { "names: a change fails": changes = 0, "list: fails": lists = 0 } = rules.counts;
+  return changes + lists + (rules.counts["find: fails"] ?? 0);
 }
 
-/** Whether the disk let a command that failed remove what it had made: one change may be what failed. */
-function mayRemove(life: Life, failedBefore: number): boolean {
-  return !life.platter.isReadOnly && failedNames(life) <= failedBefore + 1;
+/** Whether the disk let a command remove what it had made. @param failedBefore how often it had refused before. */
+function mayRemove(life: Life, failedBefore: number, error: unknown): boolean {
+  let root = error;
+  while (root instanceof Error && root.cause !== undefined) root = root.cause;
+  const isOfNames = root instanceof SystemError && NAME_CALLS.test(root.syscall);
+  return !life.platter.isReadOnly && failedNames(life) <= failedBefore + (isOfNames ? 1 : 0);
 }
 
 /** The paths of numbered backups. What is being made, or removed, has another name. */
@@ -177,7 +183,7 @@ export async function restoreBackup(life: Life): Promise<void> {
     const left = life.judge
       .namesIn(folder.path)
       .filter((name) => !/^(lock\..*|restore\.partial)$/.test(name));
-    if (left.length === 0 || !mayRemove(life, failed)) throw error;
+    if (left.length === 0 || !mayRemove(life, failed, error)) throw error;
     throw new Violation(
       "half a copy",
       `a restore fails (${message}), and leaves ${left.join(", ")}`,
