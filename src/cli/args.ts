@@ -2,8 +2,9 @@
  * Reads a command line, and makes the help from the same tables.
  *
  * The value of an option comes from its flag, or else its `PLANT_STORE_` variable, or else its
- * default. One parser reads them all.
+ * default. One parser reads them all. A password in the URL of a database is never shown.
  */
+import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
 import {
   type Command,
@@ -16,7 +17,6 @@ import {
   UsageError,
   variableOf,
 } from "./command.ts";
-import { showSetting } from "./database.ts";
 
 interface Invocation {
   readonly args: readonly string[];
@@ -117,6 +117,30 @@ function readSetting(name: string, option: Option<unknown>, flag: string | undef
   } catch {} // parsers of the library throw
   if (value !== undefined) return { name, value, text, source };
   throw new UsageError(`${source}: expected ${option.expected}, got "${showSetting(name, text)}"`);
+}
+
+/** The password in the URL of a database. */
+export const PASSWORD = /^(postgres(?:ql)?:\/\/[^:@/?#]*):([^@/?#]*)@/;
+const HOST = "(?:[^:@/?#,[]*|\\[[^@/?#,]*\\])(?::\\d*)?";
+const PARAMETER =
+  "(?:application_name|options|sslmode|sslrootcert|target_session_attrs)(?:=[^@#&]*)?(?:&|$)";
+/** As `parseDatabaseUrl` accepts it. */
+const ACCEPTED = new RegExp(
+  `^postgres(?:ql)?://(?:[^@/?#]*@)?${HOST}(?:,${HOST})*(?:/[^@?#]*)?(?:\\?(?:${PARAMETER})*)?$`,
+);
+
+/** The text of an option for people: a URL without its password, or nothing of a text that may hold one. */
+export function showSetting(name: string, text: string): string {
+  if (name === "databaseFile" && /@|password\s*=/i.test(text) && !existsSync(text)) {
+    return "*** (no such file)";
+  }
+  const mayBeUrl = (name === "database" && text !== "-") || /:\/\/.*@/.test(text);
+  if (!mayBeUrl) return text;
+  return ACCEPTED.test(text) ? hidePassword(text, ":***") : "*** (no URL of a database)";
+}
+
+export function hidePassword(url: string, shown = ""): string {
+  return url.replace(PASSWORD, `$1${shown}@`);
 }
 
 export function describeProgram(commands: readonly Command[]): string {

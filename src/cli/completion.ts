@@ -12,8 +12,8 @@ const PRELUDES = new Map([
 ]);
 const SHELLS = [...PRELUDES.keys()];
 
-/** @param commands returns all commands, including this one. */
-export function definePrintCompletion(commands: () => readonly Command[]): Command {
+/** @param commands loads all commands, including this one. */
+export function definePrintCompletion(commands: () => Promise<readonly Command[]>): Command {
   return defineCommand({
     name: "print completion",
     summary: "print a completion script for a shell",
@@ -25,7 +25,12 @@ export function definePrintCompletion(commands: () => readonly Command[]): Comma
       if (prelude === undefined) {
         throw new UsageError(`print completion: expected ${SHELLS.join(" or ")}, got "${shell}"`);
       }
-      await printLines([...prelude, ...completionScript(commands()).trimEnd().split("\n")]);
+      await printLines([
+        ...prelude,
+        ...completionScript(await commands())
+          .trimEnd()
+          .split("\n"),
+      ]);
     },
   });
 }

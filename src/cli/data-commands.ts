@@ -43,7 +43,7 @@ import {
   withProgress,
 } from "./output.ts";
 
-export const get = defineCommand({
+const get = defineCommand({
   name: "get",
   summary: "print the plant with this id as a line of JSON",
   arguments: ["ID"],
@@ -72,7 +72,7 @@ async function findLine(data: string, id: bigint): Promise<string | undefined> {
   return undefined;
 }
 
-export const list = defineCommand({
+const list = defineCommand({
   name: "list",
   summary: "print every plant as a line of JSON: oldest first, or by id from a database",
   options: { data: DATA, ...DATABASE_OPTIONS },
@@ -89,7 +89,7 @@ async function printPlants(
     await withDatabase(options, settings, ({ plants }) => printListing(encodeLines(plants.list())));
 }
 
-export const exportCommand = defineCommand({
+const exportCommand = defineCommand({
   name: "export",
   summary: "print the lines of the log as they are, every one checked",
   options: { data: DATA, ...DATABASE_OPTIONS },
@@ -99,7 +99,7 @@ If export fails, nothing is imported then. A data directory needs no export: see
   run: (_, options, settings) => printPlants(options, settings),
 });
 
-export const importCommand = defineCommand({
+const importCommand = defineCommand({
   name: "import",
   summary: "create the plants of a data directory, or of a file of JSON lines; - is standard input",
   arguments: ["SOURCE"],
@@ -175,7 +175,7 @@ async function openSource(
   );
 }
 
-export const backup = defineCommand({
+const backup = defineCommand({
   name: "backup",
   summary: "copy the data directory consistently: into a new folder, or as the next of several",
   arguments: ["[TARGET]"],
@@ -220,7 +220,7 @@ a warning; the exit status is still 0.`,
   },
 });
 
-export const restore = defineCommand({
+const restore = defineCommand({
   name: "restore",
   summary: "copy the backup SOURCE into an empty or missing data directory",
   arguments: ["SOURCE"],
@@ -238,7 +238,7 @@ that backup made, or a copy of a data directory. Only a copy that was verified g
   },
 });
 
-export const verify = defineCommand({
+const verify = defineCommand({
   name: "verify",
   summary: "read the whole log and report; exit status 3 on damage",
   options: { data: DATA, json: JSON_OUTPUT, ...notForDatabases("pg_amcheck") },
@@ -274,7 +274,7 @@ function formatReport(report: VerifyReport): string[] {
   return formatTable([...rows, ["checksum", meanings[checksum]]]);
 }
 
-export const repair = defineCommand({
+const repair = defineCommand({
   name: "repair",
   summary: "accept an edited log, or write a new one of what is readable",
   options: {
@@ -324,3 +324,6 @@ function describeOutcome({ action, isDone, plants, leftOut, keptAs }: RepairOutc
   };
   return isDone ? outcomes[action] : "nothing was changed";
 }
+
+/** In the order of the help. */
+export const commands = [get, list, verify, repair, backup, restore, importCommand, exportCommand];

@@ -2,7 +2,7 @@
  * The database that `--database` names, in place of a data directory: its options, its password and
  * its driver, which is loaded only if it is needed.
  */
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
@@ -12,6 +12,7 @@ import type {
   PostgresPlants,
   PostgresPlantsOptions,
 } from "../postgres/index.ts";
+import { hidePassword, PASSWORD, showSetting } from "./args.ts";
 import { type Option, type Setting, UsageError } from "./command.ts";
 import { switchOption, textOption } from "./options.ts";
 import { report } from "./output.ts";
@@ -170,33 +171,11 @@ function checkSettings(settings: readonly Setting[]): void {
   }
 }
 
-const PASSWORD = /^(postgres(?:ql)?:\/\/[^:@/?#]*):([^@/?#]*)@/;
-const HOST = "(?:[^:@/?#,[]*|\\[[^@/?#,]*\\])(?::\\d*)?";
-const PARAMETER =
-  "(?:application_name|options|sslmode|sslrootcert|target_session_attrs)(?:=[^@#&]*)?(?:&|$)";
-/** As `parseDatabaseUrl` accepts it. */
-const ACCEPTED = new RegExp(
-  `^postgres(?:ql)?://(?:[^@/?#]*@)?${HOST}(?:,${HOST})*(?:/[^@?#]*)?(?:\\?(?:${PARAMETER})*)?$`,
-);
-
-/** The text of an option for people: a URL without its password, or nothing of a text that may hold one. */
-export function showSetting(name: string, text: string): string {
-  if (name === "databaseFile" && /@|password\s*=/i.test(text) && !existsSync(text)) {
-    return "*** (no such file)";
-  }
-  const mayBeUrl = (name === "database" && text !== "-") || /:\/\/.*@/.test(text);
-  if (!mayBeUrl) return text;
-  return ACCEPTED.test(text) ? hidePassword(text, ":***") : "*** (no URL of a database)";
-}
-
-function hidePassword(url: string, shown = ""): string {
-  return url.replace(PASSWORD, `$1${shown}@`);
-}
-
 async function loadDriver(): Promise<PgModule> {
   try {
     delete process.env.NODE_PG_FORCE_NATIVE; // libpq hides notices
-    return (await import("pg" as string)).default; // `as`: it may not be installed
+    // @ts-expect-error: it has no types, and may not be installed
+    return (await import("pg")).default;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
     throw new UsageError("--database needs the driver of PostgreSQL: npm install pg");

@@ -8,7 +8,7 @@ import { defineCommand, UsageError } from "./command.ts";
 import { HOST, KEEP, oneOf, PORT, textOption } from "./options.ts";
 import { printLines } from "./output.ts";
 
-export const printOpenapi = defineCommand({
+const printOpenapi = defineCommand({
   name: "print openapi",
   summary: "print the OpenAPI 3.1.0 document of the interface",
   options: {},
@@ -17,7 +17,7 @@ export const printOpenapi = defineCommand({
   },
 });
 
-export const printDatabaseSchema = defineCommand({
+const printDatabaseSchema = defineCommand({
   name: "print schema",
   summary: "print the SQL that creates the tables in a database",
   options: {
@@ -42,7 +42,7 @@ earlier version to their schema:
 const FOLDER = "/etc/systemd/system";
 const USER_FILE = "/etc/sysusers.d/plant-store.conf";
 
-export const printSystemdUnit = defineCommand({
+const printSystemdUnit = defineCommand({
   name: "print systemd-unit",
   summary: "print hardened units for systemd: user, service, socket, a backup and its timer",
   options: {
@@ -251,3 +251,6 @@ function quote(word: string): string {
   const escaped = word.replace(/["\\]/g, "\\$&").replaceAll("%", "%%").replaceAll("$", "$$$$");
   return /^[A-Za-z0-9_./@%$:+=-]+$/.test(escaped) ? escaped : `"${escaped}"`;
 }
+
+/** In the order of the help. */
+export const commands = [printOpenapi, printDatabaseSchema, printSystemdUnit];

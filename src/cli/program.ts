@@ -1,43 +1,46 @@
 /**
- * The program. Runs the command that is named, and turns what it throws into one line and an exit
- * status. Exits once all output is written, because a channel to a parent process (pm2) would keep
+ * The program. Imports and runs the command that is named, and turns what it throws into one line and
+ * an exit status. Exits once all output is written, because a channel to a parent process (pm2) would keep
  * the process alive.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { describeCommand, describeGroup, describeProgram, findCommand, readArgs } from "./args.ts";
 import { type Command, type ExitStatus, UsageError, VERSION } from "./command.ts";
-import { definePrintCompletion } from "./completion.ts";
-import * as data from "./data-commands.ts";
 import { becomeOwner } from "./data-folder.ts";
-import { health } from "./health.ts";
 import { nameFault } from "./log.ts";
 import { flushOutputs, printListing, report, reportWarnings, watchOutputs } from "./output.ts";
-import { printDatabaseSchema, printOpenapi, printSystemdUnit } from "./print.ts";
-import { serve } from "./serve.ts";
-import { tokenCreate, tokenExport, tokenImport, tokenList, tokenRevoke } from "./token-commands.ts";
 
-/** In the order of the help. */
-const COMMANDS: readonly Command[] = [
-  serve,
-  tokenCreate,
-  tokenList,
-  tokenRevoke,
-  tokenExport,
-  tokenImport,
-  data.get,
-  data.list,
-  data.verify,
-  data.repair,
-  data.backup,
-  data.restore,
-  data.importCommand,
-  data.exportCommand,
-  health,
-  printOpenapi,
-  printDatabaseSchema,
-  printSystemdUnit,
-  definePrintCompletion(() => COMMANDS),
+/** The commands of each file, in the order of the help, and the first words of their names. */
+const FILES: readonly {
+  readonly words: readonly string[];
+  readonly load: () => Promise<readonly Command[]>;
+}[] = [
+  { words: ["serve"], load: async () => [(await import("./serve.ts")).serve] },
+  { words: ["token"], load: async () => (await import("./token-commands.ts")).commands },
+  {
+    words: ["get", "list", "verify", "repair", "backup", "restore", "import", "export"],
+    load: async () => (await import("./data-commands.ts")).commands,
+  },
+  { words: ["health"], load: async () => [(await import("./health.ts")).health] },
+  { words: ["print"], load: loadPrint },
 ];
+
+async function loadPrint(): Promise<Command[]> {
+  const { commands } = await import("./print.ts");
+  const { definePrintCompletion } = await import("./completion.ts");
+  return [...commands, definePrintCompletion(() => loadCommands())];
+}
+
+/** @returns the commands of the file that has those of this word, or else all commands. @throws UsageError if a file is missing. */
+async function loadCommands(word?: string): Promise<readonly Command[]> {
+  const one = FILES.find(({ words }) => word !== undefined && words.includes(word));
+  try {
+    return (await Promise.all((one ? [one] : FILES).map(({ load }) => load()))).flat();
+  } catch (error) {
+    const { message } = error as Error;
+    throw new UsageError(`cannot load the program, install it again: ${message}`);
+  }
+}
 
 /** `invalid_json`: the file to import is not lines of text. No other command throws it. */
 const NEEDS_A_PERSON: readonly string[] = ["corruption", "unsynced", "invalid_json"];
@@ -47,15 +50,16 @@ async function main(typed: readonly string[]): Promise<ExitStatus> {
   const words = typed[0] === "help" ? [...typed.slice(1), "--help"] : typed;
   const [first, second] = words;
   if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
-  if (first === "--help" || first === "-h") return print(describeProgram(COMMANDS));
+  if (first === "--help" || first === "-h") return print(describeProgram(await loadCommands()));
   if (first === undefined) {
-    process.stderr.write(describeProgram(COMMANDS));
+    process.stderr.write(describeProgram(await loadCommands()));
     return 2;
   }
+  const commands = await loadCommands(first);
   const wantsGroup = second === "--help" || second === "-h";
-  const group = wantsGroup ? describeGroup(first, COMMANDS) : undefined;
+  const group = wantsGroup ? describeGroup(first, commands) : undefined;
   if (group !== undefined) return print(group);
-  const { command, rest } = findCommand(words, COMMANDS);
+  const { command, rest } = findCommand(words, commands);
   const { args, options, settings, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
   const isDatabase = options.database !== undefined || options.databaseFile !== undefined;

@@ -19,7 +19,7 @@ import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines, printMessage } from "./output.ts";
 import { describeToken, encodeTokenLines, readTokenLines } from "./token-lines.ts";
 
-export const tokenCreate = defineCommand({
+const tokenCreate = defineCommand({
   name: "token create",
   summary: "create a bearer token and print it, this once",
   arguments: ["NAME"],
@@ -73,7 +73,7 @@ function parseScopes(text: string): readonly Scope[] | undefined {
   return isKnown ? SCOPES.filter((scope) => wanted.includes(scope)) : undefined;
 }
 
-export const tokenList = defineCommand({
+const tokenList = defineCommand({
   name: "token list",
   summary: "show every token by name, with its scopes and state",
   options: { data: DATA, ...DATABASE_OPTIONS, json: JSON_OUTPUT },
@@ -98,7 +98,7 @@ async function readTokens(
     : listTokens(requireFolder(options.data));
 }
 
-export const tokenRevoke = defineCommand({
+const tokenRevoke = defineCommand({
   name: "token revoke",
   summary: "revoke the live token of this name",
   arguments: ["NAME"],
@@ -114,7 +114,7 @@ export const tokenRevoke = defineCommand({
   },
 });
 
-export const tokenExport = defineCommand({
+const tokenExport = defineCommand({
   name: "token export",
   summary: "print every token as a line of JSON, with its hash, for token import",
   options: { data: DATA, ...DATABASE_OPTIONS },
@@ -125,7 +125,7 @@ plant-store token export --data DIR > FILE && plant-store token import FILE --da
   },
 });
 
-export const tokenImport = defineCommand({
+const tokenImport = defineCommand({
   name: "token import",
   summary: "import the tokens that token export has printed; - is standard input",
   arguments: ["FILE"],
@@ -167,3 +167,6 @@ function requireFolder(data: string): string {
     `Cannot read "${path.resolve(data)}": there is no such folder; name the data directory with --data`,
   );
 }
+
+/** In the order of the help. */
+export const commands = [tokenCreate, tokenList, tokenRevoke, tokenExport, tokenImport];

@@ -11,7 +11,6 @@
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { buildSync } from "esbuild";
 import { generateStore, logBytes } from "./generate.ts";
 import { compare, measure, repeatRefused } from "./support/compare.ts";
 import { LineCounter } from "./support/line-counter.ts";
@@ -50,7 +49,7 @@ const DIST = path.join(ROOT, "dist");
 
 await withFolder(options.dir, async (folder) => {
   process.stdout.write(`${describeMachine(folder)}\nload: ${loadName}\n\n`);
-  await measureIndex(buildIndex(folder));
+  await measureIndex(path.join(DIST, "store/id-index.js"));
   await measureCreates(folder);
   await measureReading(folder);
 });
@@ -66,24 +65,6 @@ interface Filled {
   readonly gaps: readonly number[];
   /** Processor time of the gaps in which this process itself was busy for so long. */
   readonly ownGaps: readonly number[];
-}
-
-/**
- * The index is no part of the library's face, so it is built by itself. Under a loader of
- * TypeScript the heap would hold that too, and every full collection of it takes twice as long.
- */
-function buildIndex(folder: string): string {
-  const outfile = path.join(folder, "id-index.mjs");
-  buildSync({
-    entryPoints: [path.join(ROOT, "src/store/id-index.ts")],
-    outfile,
-    bundle: true,
-    format: "esm",
-    platform: "node",
-    minify: true,
-    logLevel: "warning",
-  });
-  return outfile;
 }
 
 async function measureIndex(module: string): Promise<void> {

@@ -1,11 +1,12 @@
 /** Which runtimes the program accepts. `test/package` runs the package on old versions of Node. */
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import vm from "node:vm";
-import { transformSync } from "esbuild";
+import { buildSync, transformSync } from "esbuild";
 import { makeFolder } from "../support/folders.ts";
+import { bundleOptions } from "../support/program.ts";
 import { runToEnd } from "../support/run.ts";
 
 function readText(file: string): string {
@@ -124,9 +125,23 @@ for (const [says, program] of [
   });
 }
 
-test("the first file imports nothing before it has judged, and is written in the syntax of Node 10", () => {
+test("a program that lacks the file of a command ends in one line, with status 2, and runs others", async (t) => {
+  const { outfile: _, ...options } = bundleOptions();
+  const folder = makeFolder(t);
+  buildSync({ ...options, outdir: folder, splitting: true, outExtension: { ".js": ".mjs" } });
+  const lost = readdirSync(folder).filter((name) => /^serve-\w+\.mjs$/.test(name));
+  assert.equal(lost.length, 1);
+  rmSync(join(folder, `${lost}`));
+  const main = join(folder, "main.mjs");
+  const end = await runToEnd([process.execPath, main, "serve"]);
+  assert.deepEqual([end.status, end.stdout], [2, ""]);
+  assert.match(end.stderr, /^plant-store: \P{C}*\bserve-\P{C}+\n$/u);
+  assert.equal((await runToEnd([process.execPath, main, "token", "--help"])).status, 0);
+});
+
+test("the first file imports nothing before it has judged, and is written in the syntax of Node 14", () => {
   const print = (target: string) => transformSync(FIRST, { loader: "ts", target }).code;
-  assert.equal(print("node10"), print("esnext"), "the compiler had to replace newer syntax");
+  assert.equal(print("node14"), print("esnext"), "the compiler had to replace newer syntax");
   assert.doesNotMatch(FIRST, /^(import|export)\b/m);
 });
 

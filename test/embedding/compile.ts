@@ -38,11 +38,22 @@ const SETTINGS: readonly [says: string, settings: object, files: string[]][] = [
   ],
 ];
 
-/** The tests of a compiler that is installed in `home`. */
-export function testCompiler(compiler: string, home: string, skip: string | false = false): void {
+/** A compiler that is installed in `home`. */
+interface Compiler {
+  readonly name: string;
+  readonly home: string;
+  /** Where types of Node are installed that it reads, if not in the root. */
+  readonly typesHome?: string;
+  /** The settings that it knows, if not all. */
+  readonly knows?: readonly string[];
+}
+
+export function testCompiler(compiler: Compiler, skip: string | false = false): void {
+  const { name, home, typesHome, knows } = compiler;
   for (const [says, settings, files] of SETTINGS) {
-    test(`${compiler} compiles a consumer with ${says}, libraries checked`, { skip }, async (t) => {
-      const folder = await settle(t, settings, files);
+    if (knows?.includes(says) === false) continue;
+    test(`${name} compiles a consumer with ${says}, libraries checked`, { skip }, async (t) => {
+      const folder = await settle(t, settings, files, typesHome);
       const { status, stdout, stderr } = await compile(folder, home);
       assert.equal(status, 0, stdout + stderr);
       assert.ok(existsSync(path.join(folder, "out")), "nothing was written");
@@ -55,9 +66,10 @@ export async function settle(
   t: TestContext,
   settings: object,
   files: readonly string[],
+  typesHome = ROOT,
 ): Promise<string> {
   const folder = await installLibrary(t);
-  linkPackages(folder, ROOT, ["@types/node"]);
+  linkPackages(folder, typesHome, ["@types/node"]);
   for (const file of files) cpSync(path.join(CONSUMER, file), path.join(folder, file));
   writeFileSync(path.join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   const compilerOptions = {

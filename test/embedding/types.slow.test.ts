@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { ROOT } from "../support/package.ts";
 import { compile, settle, testCompiler } from "./compile.ts";
 
-testCompiler("TypeScript 7", ROOT);
+testCompiler({ name: "TypeScript 7", home: ROOT });
 
 test("a consumer with a mistake is not compiled", async (t) => {
   const folder = await settle(t, { module: "nodenext" }, ["consumer.ts"]);

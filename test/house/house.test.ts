@@ -32,6 +32,7 @@ const RULES: readonly {
       { "core/json.ts": 'import fs from "node:fs";' },
       { "core/token.ts": 'import { createHash, randomBytes } from "node:crypto";' },
       { "log/file.ts": 'import express from "express";' },
+      { "postgres/database.ts": 'const { Client } = await import("pg");' },
       { "log/file.ts": 'import "../store/x.ts";' },
       { "somewhere/x.ts": 'import { x } from "../core/x.ts";' },
     ],

@@ -29,7 +29,7 @@ describe("the package, judged", { skip: whyNotInstalled("test/package") }, () =>
     assert.deepEqual(others, []);
   });
 
-  test("the package has exactly the types that a user can name", async (t) => {
+  test("a user can name every type that the package shows", async (t) => {
     const dist = path.join(await installLibrary(t), "node_modules/plant-store/dist");
     for (const [index, least] of [
       ["index.d.ts", 40],
@@ -38,10 +38,9 @@ describe("the package, judged", { skip: whyNotInstalled("test/package") }, () =>
       const words = [process.execPath, path.join(HERE, "public-types.mjs"), path.join(dist, index)];
       const { status, stdout, stderr } = await runToEnd(words, { cwd: HERE });
       assert.equal(status, 0, stderr);
-      const { exported, forgotten, unreachable } = JSON.parse(stdout);
+      const { exported, forgotten } = JSON.parse(stdout);
       assert.ok(exported > least, `${exported} names were seen`);
       assert.deepEqual(forgotten, []);
-      assert.deepEqual(unreachable, []); // what is for other files alone is marked @internal
     }
   });
 });

@@ -1,8 +1,7 @@
 /**
  * Compares the declarations of a package with the exports of its index, and prints the differences as
- * JSON. `forgotten` are types in public signatures that the index does not export, so users cannot name
- * them. `unreachable` are exports of other files that the index does not export, so users cannot
- * reach them.
+ * JSON: `forgotten` are types in public signatures that the index does not export, so users cannot name
+ * them.
  *
  * Usage: node public-types.mjs INDEX.d.ts
  */
@@ -26,19 +25,7 @@ const exported = checker.getExportsOfModule(
 const nameable = new Set(exported.map(original));
 const forgotten = new Set();
 for (const symbol of nameable) for (const declaration of symbol.declarations) visit(declaration);
-const unreachable = program
-  .getSourceFiles()
-  .filter((file) => file.fileName.startsWith(home))
-  .flatMap((file) => checker.getExportsOfModule(checker.getSymbolAtLocation(file)))
-  .map(original)
-  .filter((symbol) => !nameable.has(symbol));
-process.stdout.write(
-  JSON.stringify({
-    exported: exported.length,
-    forgotten: [...forgotten],
-    unreachable: unreachable.map(({ name }) => name),
-  }),
-);
+process.stdout.write(JSON.stringify({ exported: exported.length, forgotten: [...forgotten] }));
 
 /** The declared symbol, without the aliases of imports and exports. */
 function original(symbol) {

@@ -29,7 +29,6 @@ const SOURCES = [
   "LICENSE",
   "tsconfig.json",
   "src",
-  "test/package/build.mjs",
 ];
 
 const run = promisify(execFile);
