@@ -1,17 +1,12 @@
 /**
  * The plant store as a library. Importing it has no effect: no global, timer, signal handler or
- * output. These exports keep their meaning through a major version.
+ * output. These exports keep their meaning through a major version. What takes care of a data
+ * directory is in `tools.ts`.
  */
 /// <reference types="node" preserve="true" />
 export { parseAdminAddress } from "./admin/address.ts";
 export { type AdminOptions, AdminServer } from "./admin/server.ts";
-export {
-  createFirstToken,
-  createToken,
-  importTokens,
-  listTokens,
-  revokeToken,
-} from "./auth/token-file.ts";
+export { createFirstToken, createToken, listTokens, revokeToken } from "./auth/token-file.ts";
 export { TokenRegistry } from "./auth/token-registry.ts";
 export {
   type BatchMessage,
@@ -57,27 +52,4 @@ export { createRequestListener, type ListenerOptions } from "./http/listener.ts"
 export { OPENAPI } from "./http/openapi.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export type { TlsOptions } from "./http/tls.ts";
-export { type BackupReport, backup, restore } from "./store/backup.ts";
-export {
-  type ImportFile,
-  type ImportOptions,
-  type ImportReport,
-  importPlants,
-  openImportFile,
-} from "./store/import.ts";
-export type { LineFault, LinePosition } from "./store/log-scan.ts";
-export {
-  type BackupIntoOptions,
-  backupInto,
-  type NumberedBackupReport,
-} from "./store/numbered-backups.ts";
-export { exportLines, readPlants } from "./store/plant-list.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
-export {
-  type Checkpoint,
-  type RepairOptions,
-  type RepairOutcome,
-  type RepairPlan,
-  repairLog,
-} from "./store/repair.ts";
-export { isSound, type VerifyOptions, type VerifyReport, verifyLog } from "./store/verify.ts";

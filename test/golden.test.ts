@@ -9,16 +9,8 @@ import { chmodSync, cpSync, readdirSync, readFileSync, writeFileSync } from "nod
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import {
-  backup,
-  isSound,
-  type NewPlant,
-  PlantStore,
-  readPlants,
-  TokenRegistry,
-  type VerifiedToken,
-  verifyLog,
-} from "../src/index.ts";
+import { type NewPlant, PlantStore, TokenRegistry, type VerifiedToken } from "../src/index.ts";
+import { backup, isSound, readPlants, verifyLog } from "../src/tools.ts";
 import { makeFolder } from "./support/folders.ts";
 import { collect, openStore } from "./support/stores.ts";
 import { collectWarnings } from "./support/watch.ts";

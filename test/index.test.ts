@@ -15,6 +15,7 @@ import {
   type TokenVerifier,
   type VerifiedToken,
 } from "../src/index.ts";
+import * as tools from "../src/tools.ts";
 import { makeFolder } from "./support/folders.ts";
 import { runModule } from "./support/run.ts";
 import { serve } from "./support/serve.ts";
@@ -32,29 +33,34 @@ test("the library exports these names and no others", () => {
     "PlantStore",
     "PlantStoreError",
     "TokenRegistry",
-    "backup",
-    "backupInto",
     "createFirstToken",
     "createRequestListener",
     "createToken",
+    "isLive",
+    "listTokens",
+    "parseAdminAddress",
+    "revokeToken",
+    "subscribe",
+  ]);
+});
+
+test("the tools are these and no others", () => {
+  assert.deepEqual(Object.keys(tools).sort(), [
+    "backup",
+    "backupInto",
     "exportLines",
     "importPlants",
     "importTokens",
-    "isLive",
     "isSound",
-    "listTokens",
     "openImportFile",
-    "parseAdminAddress",
     "readPlants",
     "repairLog",
     "restore",
-    "revokeToken",
-    "subscribe",
     "verifyLog",
   ]);
 });
 
-test("importing the library changes nothing in a process and keeps none alive", async () => {
+test("importing the library and its tools changes nothing in a process and keeps none alive", async () => {
   // The child compares and prints names only: values of the environment may be secret.
   const program = `
     const look = () => ({
@@ -69,13 +75,13 @@ test("importing the library changes nothing in a process and keeps none alive", 
       globalThis[name] = (...args) => (timers.push(name), original(...args));
     }
     const before = Object.entries(look()).map(([name, value]) => [name, JSON.stringify(value)]);
-    await import(process.argv[1]);
+    for (const file of process.argv.slice(1)) await import(file);
     const after = look();
     const changed = before.filter(([name, text]) => JSON.stringify(after[name]) !== text);
     process.stdout.write(JSON.stringify({ changed: changed.map(([name]) => name), timers }));`;
-  const index = import.meta.resolve("../src/index.ts");
+  const files = ["../src/index.ts", "../src/tools.ts"].map((file) => import.meta.resolve(file));
   // It ends by itself, because nothing keeps it alive.
-  const { status, stdout, stderr } = await runModule(program, [index]);
+  const { status, stdout, stderr } = await runModule(program, files);
 
   assert.equal(stderr, "");
   assert.equal(status, 0);

@@ -4,6 +4,7 @@ import path from "node:path";
 import { LOG_NAME } from "../core/file-names.ts";
 import { parseInt64 } from "../core/int64.ts";
 import { encodeLines, encodeNewPlant, parseNewPlant } from "../core/plant.ts";
+import { PlantStore, PlantStoreError } from "../index.ts";
 import {
   backup as backUp,
   backupInto,
@@ -13,15 +14,13 @@ import {
   isSound,
   type LineFault,
   openImportFile,
-  PlantStore,
-  PlantStoreError,
   type RepairOutcome,
   type RepairPlan,
   repairLog,
   restore as restoreInto,
   type VerifyReport,
   verifyLog,
-} from "../index.ts";
+} from "../tools.ts";
 import { defineCommand, type Setting, UsageError } from "./command.ts";
 import { becomeOwner, isRootsAlone, requireRootsAlone } from "./data-folder.ts";
 import {

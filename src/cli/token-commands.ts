@@ -6,12 +6,12 @@ import { LOOK_INTERVAL_MS } from "../core/followed-tokens.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import {
   createToken,
-  importTokens,
   listTokens,
   PlantStoreError,
   revokeToken,
   type TokenRecord,
 } from "../index.ts";
+import { importTokens } from "../tools.ts";
 import { defineCommand, type Setting, UsageError } from "./command.ts";
 import { becomeOwner } from "./data-folder.ts";
 import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";

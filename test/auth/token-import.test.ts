@@ -4,12 +4,12 @@ import { appendFileSync, existsSync, truncateSync } from "node:fs";
 import { test } from "node:test";
 import {
   createToken,
-  importTokens,
   listTokens,
   revokeToken,
   type TokenRecord,
   TokenRegistry,
 } from "../../src/index.ts";
+import { importTokens } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { judge, readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
 import { until } from "../support/watch.ts";

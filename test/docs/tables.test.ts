@@ -201,6 +201,13 @@ test("the tables of exports have every export of the library, once", () => {
   assert.deepEqual(documented.sort(), exportedNames("index.ts").sort());
 });
 
+test("the tables of tools have every export of plant-store/tools, once", () => {
+  const documented = ["tool", "type of a tool"].flatMap((column) => {
+    return documentedExports(EMBEDDING, column);
+  });
+  assert.deepEqual(documented.sort(), exportedNames("tools.ts").sort());
+});
+
 test("the table of database exports has every export of plant-store/postgres, once", () => {
   const documented = documentedExports(DATABASE, "database export");
   assert.deepEqual(documented.sort(), exportedNames("postgres/index.ts").sort());
@@ -254,6 +261,7 @@ const TABLES: Readonly<Record<string, string>> = {
   ...{ path: OPERATING, status: OPERATING, alert: OPERATING, file: FILES },
   "database export": DATABASE,
   ...{ code: EMBEDDING, export: EMBEDDING, channel: EMBEDDING },
+  ...{ tool: EMBEDDING, "type of a tool": EMBEDDING },
   ...Object.fromEntries(ROOMS.map((room) => [room, ARCHITECTURE])),
 };
 
@@ -265,7 +273,7 @@ for (const [column, page] of Object.entries(TABLES)) {
 }
 
 test("no other table has a row for an error number, an option, a metric, a channel or an export", () => {
-  const exported = [...exportedNames("index.ts"), ...exportedNames("postgres/index.ts")];
+  const exported = ["index.ts", "tools.ts", "postgres/index.ts"].flatMap(exportedNames);
   const others = PAGES.flatMap((page) =>
     tablesOf(page).flatMap(({ columns: [column = ""], rows }) => {
       return column in TABLES ? [] : rows.map(([cell = ""]) => `${page}: ${cell}`);

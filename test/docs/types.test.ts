@@ -38,6 +38,7 @@ async function compile(folder: string, programs: typeof PROGRAMS) {
   const compilerOptions = {
     paths: {
       "plant-store": [path.join(ROOT, "src/index.ts")],
+      "plant-store/tools": [path.join(ROOT, "src/tools.ts")],
       "plant-store/postgres": [path.join(ROOT, "src/postgres/index.ts")],
       fastify: [path.join(FASTIFY, "fastify.d.ts")],
     },

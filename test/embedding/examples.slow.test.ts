@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { transformSync } from "esbuild";
-import { readPlants } from "../../src/index.ts";
+import { readPlants } from "../../src/tools.ts";
 import { assertError, assertPlant } from "../support/contract.ts";
 import { codeBlocks } from "../support/docs.ts";
 import { whyNotInstalled } from "../support/package.ts";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
-import { isSound, verifyLog } from "../../src/index.ts";
+import { isSound, verifyLog } from "../../src/tools.ts";
 import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest } from "../support/contract.ts";
 import { whyNotInstalled } from "../support/package.ts";

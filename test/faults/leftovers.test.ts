@@ -5,7 +5,8 @@
 import assert from "node:assert/strict";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
-import { PlantStore, repairLog } from "../../src/index.ts";
+import { PlantStore } from "../../src/index.ts";
+import { repairLog } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { logPath, writeLog } from "../support/stores.ts";

@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { cpSync, mkdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, type TestContext, test } from "node:test";
-import { isSound, verifyLog } from "../../src/index.ts";
+import { isSound, verifyLog } from "../../src/tools.ts";
 import { Client } from "../support/client.ts";
 import { chunkedRequest, encodeRequest } from "../support/contract.ts";
 import { installLibrary, ROOT, whyNotInstalled } from "../support/package.ts";

@@ -22,7 +22,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   http: ["core", "memory"],
   admin: ["core", "http"],
   index: ["core", "store", "auth", "http", "admin"],
-  cli: ["index", "core", "postgres"],
+  tools: ["core", "log", "store", "auth"],
+  cli: ["index", "tools", "core", "postgres"],
 };
 
 /** What core may take from Node: none does I/O, reads a clock or is random. */

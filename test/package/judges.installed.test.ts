@@ -31,11 +31,13 @@ describe("the package, judged", { skip: whyNotInstalled("test/package") }, () =>
 
   test("a user can name every type that the package shows", async (t) => {
     const dist = path.join(await installLibrary(t), "node_modules/plant-store/dist");
-    for (const [index, least] of [
-      ["index.d.ts", 40],
-      ["postgres/index.d.ts", 10],
+    for (const [files, least] of [
+      [["index.d.ts"], 40],
+      [["tools.d.ts", "index.d.ts"], 20],
+      [["postgres/index.d.ts"], 10],
     ] as const) {
-      const words = [process.execPath, path.join(HERE, "public-types.mjs"), path.join(dist, index)];
+      const paths = files.map((file) => path.join(dist, file));
+      const words = [process.execPath, path.join(HERE, "public-types.mjs"), ...paths];
       const { status, stdout, stderr } = await runToEnd(words, { cwd: HERE });
       assert.equal(status, 0, stderr);
       const { exported, forgotten } = JSON.parse(stdout);

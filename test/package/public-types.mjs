@@ -1,15 +1,15 @@
 /**
  * Compares the declarations of a package with the exports of its index, and prints the differences as
- * JSON: `forgotten` are types in public signatures that the index does not export, so users cannot name
- * them.
+ * JSON: `forgotten` are types in public signatures that neither the index nor the library exports, so
+ * users cannot name them.
  *
- * Usage: node public-types.mjs INDEX.d.ts
+ * Usage: node public-types.mjs INDEX.d.ts [LIBRARY.d.ts]
  */
 import path from "node:path";
 import ts from "typescript";
 
-const index = path.resolve(process.argv[2]);
-const program = ts.createProgram([index], {
+const files = process.argv.slice(2).map((file) => path.resolve(file));
+const program = ts.createProgram(files, {
   module: ts.ModuleKind.NodeNext,
   target: ts.ScriptTarget.ES2023,
   types: ["node"],
@@ -17,14 +17,15 @@ const program = ts.createProgram([index], {
   strict: true,
 });
 const checker = program.getTypeChecker();
-const home = path.dirname(index);
+const home = path.dirname(files[0]);
 
-const exported = checker.getExportsOfModule(
-  checker.getSymbolAtLocation(program.getSourceFile(index)),
-);
-const nameable = new Set(exported.map(original));
+const [exported, others = []] = files.map((file) => {
+  const module = checker.getSymbolAtLocation(program.getSourceFile(file));
+  return checker.getExportsOfModule(module).map(original);
+});
+const nameable = new Set([...exported, ...others]);
 const forgotten = new Set();
-for (const symbol of nameable) for (const declaration of symbol.declarations) visit(declaration);
+for (const symbol of exported) for (const declaration of symbol.declarations) visit(declaration);
 process.stdout.write(JSON.stringify({ exported: exported.length, forgotten: [...forgotten] }));
 
 /** The declared symbol, without the aliases of imports and exports. */

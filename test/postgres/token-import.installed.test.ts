@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { type TestContext, test } from "node:test";
-import type { TokenRecord } from "../../src/index.ts";
-import * as files from "../../src/index.ts";
+import { listTokens, type TokenRecord } from "../../src/index.ts";
 import * as database from "../../src/postgres/index.ts";
+import { importTokens } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { postPlant } from "../support/post.ts";
 import { finish } from "../support/run.ts";
@@ -173,8 +173,8 @@ test("ten thousand tokens move, while others are created", OPTIONS, async (t) =>
     ["a", "b", "c"],
   );
   const folder = makeFolder(t);
-  await files.importTokens(folder, listed);
-  assert.deepEqual(await files.listTokens(folder), listed);
+  await importTokens(folder, listed);
+  assert.deepEqual(await listTokens(folder), listed);
 });
 
 test("of an import and a create of one name at once, one succeeds", OPTIONS, async (t) => {

@@ -9,7 +9,7 @@ import {
   restore,
   type VerifyReport,
   verifyLog,
-} from "../../src/index.ts";
+} from "../../src/tools.ts";
 import { parseImage } from "./image.ts";
 import { Folder } from "./judge.ts";
 import { type TokenLedger, Violation } from "./ledger.ts";

@@ -7,15 +7,8 @@
 import { type ErrorCode, PlantStoreError } from "../../src/core/errors.ts";
 import type { NewPlant } from "../../src/core/plant.ts";
 import type { CreateOutcome, PlantService } from "../../src/core/services.ts";
-import {
-  exportLines,
-  importPlants,
-  isSound,
-  openImportFile,
-  PlantStore,
-  TokenRegistry,
-  verifyLog,
-} from "../../src/index.ts";
+import { PlantStore, TokenRegistry } from "../../src/index.ts";
+import { exportLines, importPlants, isSound, openImportFile, verifyLog } from "../../src/tools.ts";
 import { DeadError } from "./disk.ts";
 import { parseImage } from "./image.ts";
 import type { Folder } from "./judge.ts";

@@ -4,7 +4,8 @@
 import { createHash } from "node:crypto";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import type { VerifiedToken } from "../../src/core/services.ts";
-import { createToken, importTokens, listTokens, revokeToken } from "../../src/index.ts";
+import { createToken, listTokens, revokeToken } from "../../src/index.ts";
+import { importTokens } from "../../src/tools.ts";
 import type { Folder } from "./judge.ts";
 import { type TokenState, Violation } from "./ledger.ts";
 import type { Life } from "./life.ts";

@@ -4,21 +4,18 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import {
-  backup,
   createToken,
-  isSound,
   listTokens,
   type NewPlant,
   PlantStoreError,
-  restore,
   revokeToken,
   TokenRegistry,
-  verifyLog,
 } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
 import { disk } from "../../src/log/disk.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { locks } from "../../src/log/lock.ts";
+import { backup, isSound, restore, verifyLog } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { appendFileSync, existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { exportLines, type NewPlant, readPlants } from "../../src/index.ts";
+import type { NewPlant } from "../../src/index.ts";
+import { exportLines, readPlants } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 

@@ -12,9 +12,10 @@ import {
 } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
-import { isSound, type NewPlant, PlantStore, repairLog, verifyLog } from "../../src/index.ts";
+import { type NewPlant, PlantStore } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint, readCheckpoint } from "../../src/log/checkpoint.ts";
 import { LogFile } from "../../src/log/file.ts";
+import { isSound, repairLog, verifyLog } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { readQuarantines, snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";

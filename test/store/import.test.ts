@@ -1,15 +1,10 @@
 import assert from "node:assert/strict";
 import { appendFileSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import {
-  type ImportReport,
-  importPlants,
-  openImportFile,
-  type PlantService,
-  PlantStoreError,
-} from "../../src/index.ts";
+import { type PlantService, PlantStoreError } from "../../src/index.ts";
 import { checkpointPath } from "../../src/log/checkpoint.ts";
 import { locks } from "../../src/log/lock.ts";
+import { type ImportReport, importPlants, openImportFile } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";

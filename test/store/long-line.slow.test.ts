@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RECORD_BYTES_MAX } from "../../src/core/options.ts";
 import { assertPlantSize, encodeNewPlant } from "../../src/core/plant.ts";
-import { importPlants } from "../../src/index.ts";
+import { importPlants } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openStore, readLog } from "../support/stores.ts";
 

@@ -2,15 +2,10 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
-import {
-  type BackupIntoOptions,
-  backupInto,
-  isSound,
-  subscribe,
-  verifyLog,
-} from "../../src/index.ts";
+import { subscribe } from "../../src/index.ts";
 import { disk } from "../../src/log/disk.ts";
 import { locks } from "../../src/log/lock.ts";
+import { type BackupIntoOptions, backupInto, isSound, verifyLog } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";

@@ -3,14 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
-import {
-  isSound,
-  type LineFault,
-  PlantStore,
-  type RepairPlan,
-  repairLog,
-  verifyLog,
-} from "../../src/index.ts";
+import { PlantStore } from "../../src/index.ts";
 import {
   checkpointPath,
   encodeCheckpoint,
@@ -20,6 +13,7 @@ import {
 } from "../../src/log/checkpoint.ts";
 import { disk } from "../../src/log/disk.ts";
 import { LogFile } from "../../src/log/file.ts";
+import { isSound, type LineFault, type RepairPlan, repairLog, verifyLog } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";

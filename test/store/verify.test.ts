@@ -3,6 +3,7 @@ import { appendFileSync, existsSync, readdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
+import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
 import {
   backup,
   exportLines,
@@ -11,8 +12,7 @@ import {
   readPlants,
   type VerifyReport,
   verifyLog,
-} from "../../src/index.ts";
-import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+} from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";

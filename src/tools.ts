@@ -1,0 +1,30 @@
+/**
+ * Care of a data directory, by its path: `plant-store/tools`. These are the commands `verify`, `repair`,
+ * `backup`, `restore`, `import` and `export` as functions. Importing this has no effect. These exports
+ * keep their meaning through a major version, and know neither HTTP nor an open store.
+ */
+/// <reference types="node" preserve="true" />
+export { importTokens } from "./auth/token-file.ts";
+export { type BackupReport, backup, restore } from "./store/backup.ts";
+export {
+  type ImportFile,
+  type ImportOptions,
+  type ImportReport,
+  importPlants,
+  openImportFile,
+} from "./store/import.ts";
+export type { LineFault, LinePosition } from "./store/log-scan.ts";
+export {
+  type BackupIntoOptions,
+  backupInto,
+  type NumberedBackupReport,
+} from "./store/numbered-backups.ts";
+export { exportLines, readPlants } from "./store/plant-list.ts";
+export {
+  type Checkpoint,
+  type RepairOptions,
+  type RepairOutcome,
+  type RepairPlan,
+  repairLog,
+} from "./store/repair.ts";
+export { isSound, type VerifyOptions, type VerifyReport, verifyLog } from "./store/verify.ts";
