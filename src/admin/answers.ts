@@ -2,6 +2,7 @@
  * What the admin listener answers to a request. The texts are ready, or made at most ten times a second,
  * no matter who asks; and it refuses requests that browsers make for pages of other sites.
  */
+
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";

@@ -6,6 +6,7 @@
  *
  * It reads only: GET and HEAD, no bodies, no tokens. Pages of other origins cannot read an answer.
  */
+
 import type { Server } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { type AdminAddress, assertMethods, assertText } from "../core/options.ts";

@@ -7,6 +7,7 @@
  * data directory once the log is open: the owner must be able to read the certificate, also when it is
  * renewed.
  */
+
 import type { DatabaseStatus } from "../core/services.ts";
 import {
   AdminServer,

@@ -4,6 +4,7 @@
  * `http` and `admin` use only these interfaces, so a program that embeds the listener may bring
  * another store or another token check.
  */
+
 import type { NewPlant } from "./plant.ts";
 
 /** Whether a create made a new record, or its plant was there already. */

@@ -2,6 +2,7 @@
  * Text in messages, logs and lines of plants: JSON strings, control characters as escapes, cut values,
  * addresses of listeners.
  */
+
 import type { AdminAddress } from "./options.ts";
 
 const QUOTE = 0x22;

@@ -2,6 +2,7 @@
  * Reads the bearer token of a request (RFC 6750 section 2.1) and has it judged. Unknown, expired and
  * revoked tokens get the same answer.
  */
+
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { PlantStoreError } from "../core/errors.ts";

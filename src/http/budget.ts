@@ -4,6 +4,7 @@
  *
  * Invariant: no client keeps another one out. A client is the name of a token, or all requests without one.
  */
+
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Gate } from "../core/gate.ts";

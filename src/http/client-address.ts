@@ -7,6 +7,7 @@
  * before that one. `Forwarded` (RFC 7239) is not read: a proxy that appends to one header passes the
  * other on as the client sent it.
  */
+
 import type { IncomingMessage } from "node:http";
 import { isIP, type Socket, SocketAddress } from "node:net";
 import { publishWarning } from "../core/channels.ts";

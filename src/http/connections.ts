@@ -6,6 +6,7 @@
  * for the answers to the good requests before it. After an answer that closes the connection no
  * request is carried out, and at most one more is kept in memory.
  */
+
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { PlantStoreError } from "../core/errors.ts";

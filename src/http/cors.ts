@@ -3,6 +3,7 @@
  * standard); off unless origins are named. Requests from other pages are answered without CORS
  * headers, so the browser hides the answers from them. Cookies are not used, so `*` is safe.
  */
+
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ANY_ORIGIN, assertOrigins } from "../core/options.ts";
 import type { Reply } from "./reply.ts";

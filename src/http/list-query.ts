@@ -5,6 +5,7 @@
  * move the bytes of the log, works with any store, and a client can take it from the last plant it
  * has. Other parameters are ignored.
  */
+
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { INT64_MAX, INT64_MIN, parseCanonicalInt64 } from "../core/int64.ts";

@@ -6,6 +6,7 @@
  * reveal nothing about paths, and no body is read. The listener can be mounted in any `node:http`
  * server, which then answers what its HTTP parser refuses (in ours, http/connections does).
  */
+
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { assertMethods, normalizeBasePath } from "../core/options.ts";
 import type {

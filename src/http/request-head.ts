@@ -6,6 +6,7 @@
  * headers are read from `rawHeaders`. (`headersDistinct` throws for a header `__proto__`,
  * CVE-2026-21710.)
  */
+
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
 import { quote } from "../core/text.ts";

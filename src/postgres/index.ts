@@ -3,6 +3,7 @@
  * file store: `plant-store/postgres`. The driver is the program's own (`npm install pg`). Importing
  * this does nothing.
  */
+
 /// <reference types="node" preserve="true" />
 export type { NewToken, TokenRecord } from "../core/token.ts";
 export type { DatabaseLogin, PasswordSource, PgClient, PgModule } from "./connection.ts";

@@ -5,6 +5,7 @@
  * driver believes every length: with wrong ones it throws in a listener of its socket, where nobody
  * catches, looks for the end of an error for ever, or fills the memory.
  */
+
 import type net from "node:net";
 import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { quote } from "../core/text.ts";

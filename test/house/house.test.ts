@@ -50,11 +50,12 @@ const RULES: readonly {
     ],
   },
   {
-    says: "every file begins with a comment that says what it is",
+    says: "every file begins with a comment that says what it is, and that the compiler keeps",
     find: findMissingHeaders,
     broken: [
       { "core/a.ts": "export const A = 1;" },
       { "core/a.ts": "/** */\nexport const A = 1;" },
+      { "core/a.ts": "/** A header that the compiler removes. */\nimport type { A } from x;" },
       { "core/a.ts": 'import x from "./x.ts";\n/** A header that comes too late to count. */' },
     ],
   },

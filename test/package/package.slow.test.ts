@@ -51,6 +51,15 @@ function listFiles(folder: string): string[] {
   );
 }
 
+test("every program file of the package begins with the comment of its source", async (t) => {
+  const dist = path.join(await installLibrary(t), "node_modules/plant-store/dist");
+  for (const file of listFiles(dist).filter((name) => name.endsWith(".js"))) {
+    const source = readFileSync(path.join(ROOT, "src", file.replace(/js$/, "ts")), "utf8");
+    const header = source.slice(0, source.indexOf("*/"));
+    assert.ok(readFileSync(path.join(dist, file), "utf8").startsWith(header), file);
+  }
+});
+
 test("a stack trace from the installed package names functions, files and lines", async (t) => {
   const folder = await installLibrary(t);
   const program = 'import("plant-store").then(({ PlantStore }) => PlantStore.open(7))';

@@ -1,9 +1,9 @@
 /**
- * Compares the declarations of a package with the exports of its index, and prints the differences as
- * JSON: `forgotten` are types in public signatures that neither the index nor the library exports, so
- * users cannot name them.
+ * Compares the declarations of a package with the exports of its entry points, and prints the differences
+ * as JSON. `forgotten` are types in public signatures that no entry point exports, so users cannot name
+ * them. `unreachable` are exports of other files that no entry point exports, so users cannot reach them.
  *
- * Usage: node public-types.mjs INDEX.d.ts [LIBRARY.d.ts]
+ * Usage: node public-types.mjs ENTRY.d.ts ...
  */
 import path from "node:path";
 import ts from "typescript";
@@ -19,14 +19,25 @@ const program = ts.createProgram(files, {
 const checker = program.getTypeChecker();
 const home = path.dirname(files[0]);
 
-const [exported, others = []] = files.map((file) => {
-  const module = checker.getSymbolAtLocation(program.getSourceFile(file));
-  return checker.getExportsOfModule(module).map(original);
-});
-const nameable = new Set([...exported, ...others]);
+const exportsOf = (file) => checker.getExportsOfModule(checker.getSymbolAtLocation(file));
+const nameable = new Set(
+  files.flatMap((file) => exportsOf(program.getSourceFile(file))).map(original),
+);
 const forgotten = new Set();
-for (const symbol of exported) for (const declaration of symbol.declarations) visit(declaration);
-process.stdout.write(JSON.stringify({ exported: exported.length, forgotten: [...forgotten] }));
+for (const symbol of nameable) for (const declaration of symbol.declarations) visit(declaration);
+const unreachable = program
+  .getSourceFiles()
+  .filter((file) => file.fileName.startsWith(home))
+  .flatMap(exportsOf)
+  .map(original)
+  .filter((symbol) => !nameable.has(symbol));
+process.stdout.write(
+  JSON.stringify({
+    exported: nameable.size,
+    forgotten: [...forgotten],
+    unreachable: unreachable.map(({ name }) => name),
+  }),
+);
 
 /** The declared symbol, without the aliases of imports and exports. */
 function original(symbol) {
