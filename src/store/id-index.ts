@@ -1,15 +1,12 @@
 /**
  * The index of a log in memory: int64 ids to byte offsets of their records.
  *
- * A hash table in pages, open addressing with linear probing. The home of an id is its hash as a
- * fraction of the table, so two tables of different sizes hold their ids in the same order, and
- * moving from one to the other is sequential.
+ * The first bits of an id's hash choose one of 1,024 tables, the others its place there: open
+ * addressing with linear probing. A table that is full is copied into one a third larger. They begin
+ * with different sizes, so they do not grow together. Ids are only ever added.
  *
- * Invariants. However many ids there are, adding one moves no more than a run of slots and allocates
- * no more than 1 MiB: to grow, the index begins a second table, a third larger, into which every
- * further `add` moves a few slots. Emptied pages are used again, so there are never two full copies
- * and growing leaves no garbage. Ids are only ever added. An id takes 16 to 22 bytes; a `Map` takes
- * about 100, and ends at 16,777,216.
+ * Invariants. However many ids there are, adding one copies about a thousandth of them at most, and
+ * an id takes 19 bytes on average; a `Map` takes about 100, and ends at 16,777,216.
  */
 import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
@@ -24,26 +21,16 @@ const HIGH = 4;
 const OFFSET = 8;
 const OFFSET_TOP = 12;
 
-const PAGE_BITS = 15;
-const PAGE_SLOTS = 2 ** PAGE_BITS;
-const PAGE_MASK = PAGE_SLOTS - 1;
-const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
+const TABLE_BITS = 10;
+export const TABLES = 2 ** TABLE_BITS;
+const SLOTS_MIN = 8;
+/** All slots are read before so many ids that each has at most this number of slots. */
+const AHEAD_SLOTS = 64;
 const CACHE_LINE_BYTES = 64;
-
-/**
- * Slots after the last home, because probes do not wrap around. At a load of 0.8 a run of so many
- * used slots has a probability below 10^-40.
- */
-const SLACK = 4096;
 /** At this load the search for an id that is not there looks at 13 slots on average. */
 const LOAD_MAX = 0.8;
 /** Less would save memory and move every id more often. */
 const GROWTH = 4 / 3;
-/**
- * Slots moved with every `add`. A table of `homes` slots is full again after
- * `homes * LOAD_MAX * (GROWTH - 1)` adds, so four would just empty the old one in time.
- */
-const MOVES = 5;
 
 const WORD = 2 ** 32;
 /** The first offset that does not fit: one byte short of 1 TiB. */
@@ -61,12 +48,7 @@ function randomWords(): Int32Array {
 
 export class IdIndex {
   readonly #hashWords: Int32Array;
-  /** Empty pages, for the next table. */
-  readonly #pool: DataView[] = [];
-  #table: SlotTable;
-  /** The table before it, while it is emptied: it holds the ids whose home there is `#moved` or later. */
-  #old: SlotTable | undefined;
-  #moved = 0;
+  readonly #tables: Table[];
   #size = 0;
   // An id is split into halves through memory: 64-bit arithmetic costs ten times as much.
   readonly #id = new BigInt64Array(1);
@@ -78,8 +60,9 @@ export class IdIndex {
    */
   constructor(expected = 0, hashWords = randomWords()) {
     this.#hashWords = hashWords;
-    const homes = Math.max(PAGE_SLOTS - SLACK, Math.ceil(expected / LOAD_MAX));
-    this.#table = new SlotTable(homes, hashWords, this.#pool);
+    const slots = Math.max(SLOTS_MIN, expected / TABLES / LOAD_MAX);
+    const share = (number: number) => slots * GROWTH ** (number / TABLES);
+    this.#tables = Array.from({ length: TABLES }, (_, at) => new Table(share(at), hashWords));
   }
 
   get size(): number {
@@ -91,19 +74,9 @@ export class IdIndex {
     checkRoom(logBytes, this.size);
   }
 
-  /** How many slots ids are spread over. */
-  get homes(): number {
-    return this.#table.homes;
-  }
-
-  /** The hash of an id, given as two signed words. */
-  hashOf(low: number, high: number): number {
-    return hashId(this.#hashWords, low, high);
-  }
-
-  /** Has the processor fetch the slots between two hashes, before ids are added there. */
-  readAhead(first: number, last: number): void {
-    this.#table.readAhead(first, last);
+  /** The table of an id, given as two signed words. */
+  tableOf(low: number, high: number): number {
+    return hashId(this.#hashWords, low, high) >>> (32 - TABLE_BITS);
   }
 
   /** The byte offset of the record with this id, or `undefined`. */
@@ -114,8 +87,7 @@ export class IdIndex {
 
   /** Like `get`, for an id given as two signed words. */
   getWords(low: number, high: number): number | undefined {
-    const hash = this.hashOf(low, high);
-    return this.#tableOf(hash).get(hash, low, high);
+    return this.#table(low, high).get(low, high);
   }
 
   /**
@@ -130,180 +102,130 @@ export class IdIndex {
 
   /** Like `add`, for an id given as two signed words. */
   addWords(low: number, high: number, offset: number): number | undefined {
-    this.#makeRoom();
-    const hash = this.hashOf(low, high);
-    const present = this.#tableOf(hash).add(hash, low, high, offset);
+    const present = this.#table(low, high).add(low, high, offset);
     if (present === undefined) this.#size++;
     return present;
   }
 
   /**
-   * Adds ids as `addWords` does: one call for many saves a third of a scan.
+   * Adds ids of one table as `addWords` does: one call for many saves a third of a scan.
    *
    * @returns the numbers of the entries whose ids were there already.
    */
-  addEntries(entries: IdEntries, start: number, end: number): number[] {
-    const size = this.#size + end - start;
-    if (this.#old === undefined && size <= this.#table.homes * LOAD_MAX) {
-      const present = this.#table.addEntries(entries, start, end);
-      this.#size = size - present.length;
-      return present;
-    }
-    // Slots may have to be moved on the way.
-    const present: number[] = [];
-    for (let at = start; at < end; at++) {
-      const first = this.addWords(entries.lowOf(at), entries.highOf(at), entries.offsetOf(at));
-      if (first !== undefined) present.push(at);
-    }
+  addEntries(table: number, entries: IdEntries, start: number, end: number): number[] {
+    const present = (this.#tables[table] as Table).addEntries(entries, start, end);
+    this.#size += end - start - present.length;
     return present;
   }
 
-  #tableOf(hash: number): SlotTable {
-    const old = this.#old;
-    return old !== undefined && old.homeOf(hash) >= this.#moved ? old : this.#table;
-  }
-
-  #makeRoom(): void {
-    if (this.#old !== undefined) {
-      this.#moved = this.#old.moveTo(this.#table, this.#moved, MOVES);
-      if (this.#moved >= this.#old.homes) this.#old = undefined;
-    } else if (this.#size >= this.#table.homes * LOAD_MAX) {
-      this.#old = this.#table;
-      this.#moved = 0;
-      this.#table = new SlotTable(Math.ceil(this.#old.homes * GROWTH), this.#hashWords, this.#pool);
-    }
+  #table(low: number, high: number): Table {
+    return this.#tables[this.tableOf(low, high)] as Table;
   }
 }
 
-/** A hash table of a fixed size. */
-class SlotTable {
-  readonly homes: number;
+/** One that is free for ever: a table has others from its first id on. */
+const NO_SLOTS = new DataView(new ArrayBuffer(SLOT_BYTES));
+
+/** A hash table of ids whose hashes begin alike. */
+class Table {
   readonly #hashWords: Int32Array;
-  readonly #pool: DataView[];
-  readonly #homesPerHash: number;
-  /** A page that no search has come to is missing. */
-  readonly #pages: (DataView | undefined)[];
-  /** The page in which the last search ended. */
-  #page: DataView = new DataView(new ArrayBuffer(0));
+  #slots = NO_SLOTS;
+  #slotsPerHash = 1 / WORD;
+  #size = 0;
+  #sizeMax = 0;
+  #nextSlots: number;
   #lastRead = 0;
 
-  constructor(homes: number, hashWords: Int32Array, pool: DataView[]) {
-    this.homes = homes;
+  /** @param slots how many are allocated first, when an id comes. */
+  constructor(slots: number, hashWords: Int32Array) {
     this.#hashWords = hashWords;
-    this.#pool = pool;
-    this.#homesPerHash = homes / WORD;
-    this.#pages = new Array(Math.ceil((homes + SLACK) / PAGE_SLOTS)).fill(undefined);
+    this.#nextSlots = Math.ceil(slots);
   }
 
-  /** The slot in which the search for an id with this hash begins. */
-  homeOf(hash: number): number {
-    return Math.floor((hash >>> 0) * this.#homesPerHash);
-  }
-
-  readAhead(first: number, last: number): void {
-    const end = this.homeOf(last) + 1;
-    for (let slot = this.homeOf(first); slot < end; slot = (slot | PAGE_MASK) + 1) {
-      const page = this.#pages[slot >>> PAGE_BITS];
-      if (page === undefined) continue;
-      const stop = Math.min(PAGE_SLOTS, end - (slot - (slot & PAGE_MASK))) * SLOT_BYTES;
-      for (let at = (slot & PAGE_MASK) * SLOT_BYTES; at < stop; at += CACHE_LINE_BYTES) {
-        this.#lastRead ^= page.getUint8(at); // the compiler drops a read whose result is not kept
-      }
-    }
-  }
-
-  get(hash: number, low: number, high: number): number | undefined {
-    const at = this.#search(hash, low, high);
-    return at < 0 ? storedAt(this.#page, ~at) - 1 : undefined;
+  get(low: number, high: number): number | undefined {
+    const at = this.#search(low, high);
+    return at < 0 ? storedAt(this.#slots, ~at) - 1 : undefined;
   }
 
   /** Adds an id, or returns the offset that it has. */
-  add(hash: number, low: number, high: number, offset: number): number | undefined {
-    const at = this.#search(hash, low, high);
-    if (at < 0) return storedAt(this.#page, ~at) - 1;
-    put(this.#page, at, low, high, offset + 1);
+  add(low: number, high: number, offset: number): number | undefined {
+    let at = this.#search(low, high);
+    if (at < 0) return storedAt(this.#slots, ~at) - 1;
+    if (this.#size >= this.#sizeMax) {
+      this.#grow();
+      at = this.#search(low, high);
+    }
+    put(this.#slots, at, low, high, offset + 1);
+    this.#size++;
     return undefined;
   }
 
   addEntries(entries: IdEntries, start: number, end: number): number[] {
     const present: number[] = [];
+    const ids = end - start;
+    while (this.#size + ids > this.#sizeMax) this.#grow();
+    if (ids * AHEAD_SLOTS > this.#nextSlots) this.#readAhead();
     for (let number = start; number < end; number++) {
       const low = entries.lowOf(number);
       const high = entries.highOf(number);
-      const at = this.#search(hashId(this.#hashWords, low, high), low, high);
+      const at = this.#search(low, high);
       if (at < 0) present.push(number);
-      else put(this.#page, at, low, high, entries.offsetOf(number) + 1);
+      else put(this.#slots, at, low, high, entries.offsetOf(number) + 1);
     }
+    this.#size += ids - present.length;
     return present;
   }
 
-  /** Returns the place in `#page` of the free slot for an id, or `~` of the place that it has. */
-  #search(hash: number, low: number, high: number): number {
-    for (let slot = this.homeOf(hash); ; slot = (slot | PAGE_MASK) + 1) {
-      const page = this.#pageOf(slot);
-      this.#page = page;
-      for (let at = (slot & PAGE_MASK) * SLOT_BYTES; at < PAGE_BYTES; at += SLOT_BYTES) {
-        const found = page.getInt32(at, true);
-        if (found === 0 && storedAt(page, at) === 0) return at;
-        if (found === low && page.getInt32(at + HIGH, true) === high) return ~at;
-      }
+  /** Has the processor fetch all slots, one after the other. */
+  #readAhead(): void {
+    const slots = this.#slots;
+    for (let at = 0; at < slots.byteLength; at += CACHE_LINE_BYTES) {
+      this.#lastRead ^= slots.getUint8(at); // the compiler drops a read whose result is not kept
     }
   }
 
-  /**
-   * Moves the ids from a slot on into another table: at least `count` slots, and on to the next free
-   * one, so that no run of slots is torn apart.
-   *
-   * @returns the first slot that was left; `homes` or more if none was.
-   */
-  moveTo(target: SlotTable, start: number, count: number): number {
-    for (let slot = start; ; slot++) {
-      const page = this.#pages[slot >>> PAGE_BITS];
-      const at = (slot & PAGE_MASK) * SLOT_BYTES;
-      const stored = page === undefined ? 0 : storedAt(page, at);
-      if (page !== undefined && stored !== 0) {
-        const low = page.getInt32(at, true);
-        const high = page.getInt32(at + HIGH, true);
-        // An id is in one of the two tables alone.
-        target.add(hashId(this.#hashWords, low, high), low, high, stored - 1);
-      }
-      const isEnd = stored === 0 && slot + 1 >= this.homes;
-      if (isEnd || (slot & PAGE_MASK) === PAGE_MASK) this.#release(slot >>> PAGE_BITS);
-      if (isEnd || (stored === 0 && slot - start >= count)) return slot + 1;
+  /** Returns the place of the free slot for an id, or `~` of the place that it has. */
+  #search(low: number, high: number): number {
+    const slots = this.#slots;
+    const rest = (hashId(this.#hashWords, low, high) << TABLE_BITS) >>> 0;
+    for (let at = Math.floor(rest * this.#slotsPerHash) * SLOT_BYTES; ; ) {
+      const found = slots.getInt32(at, true);
+      if (found === 0 && storedAt(slots, at) === 0) return at;
+      if (found === low && slots.getInt32(at + HIGH, true) === high) return ~at;
+      at += SLOT_BYTES;
+      if (at === slots.byteLength) at = 0;
     }
   }
 
-  #pageOf(slot: number): DataView {
-    const number = slot >>> PAGE_BITS;
-    const present = this.#pages[number];
-    if (present !== undefined) return present;
-    const page = this.#pool.pop() ?? new DataView(new ArrayBuffer(PAGE_BYTES));
-    this.#pages[number] = page;
-    return page;
-  }
-
-  #release(number: number): void {
-    const page = this.#pages[number];
-    if (page === undefined) return;
-    new Uint8Array(page.buffer).fill(0);
-    this.#pool.push(page);
-    this.#pages[number] = undefined;
+  #grow(): void {
+    const old = this.#slots;
+    const slots = this.#nextSlots;
+    this.#nextSlots = Math.ceil(slots * GROWTH);
+    this.#slots = new DataView(new ArrayBuffer(slots * SLOT_BYTES));
+    this.#slotsPerHash = slots / WORD;
+    this.#sizeMax = Math.floor(slots * LOAD_MAX);
+    for (let at = 0; at < old.byteLength; at += SLOT_BYTES) {
+      const stored = storedAt(old, at);
+      if (stored === 0) continue;
+      const [low, high] = [old.getInt32(at, true), old.getInt32(at + HIGH, true)];
+      put(this.#slots, this.#search(low, high), low, high, stored);
+    }
   }
 }
 
 /** The offset plus one in the slot at a place; 0: the slot is free. */
-function storedAt(page: DataView, at: number): number {
-  return page.getUint8(at + OFFSET_TOP) * WORD + page.getUint32(at + OFFSET, true);
+function storedAt(slots: DataView, at: number): number {
+  return slots.getUint8(at + OFFSET_TOP) * WORD + slots.getUint32(at + OFFSET, true);
 }
 
-function put(page: DataView, at: number, low: number, high: number, stored: number): void {
+function put(slots: DataView, at: number, low: number, high: number, stored: number): void {
   if (stored > OFFSET_LIMIT) {
     throw new RangeError(`offset: expected less than ${OFFSET_LIMIT}, got ${stored - 1}`);
   }
-  page.setInt32(at, low, true);
-  page.setInt32(at + HIGH, high, true);
-  page.setInt32(at + OFFSET, stored | 0, true);
-  page.setUint8(at + OFFSET_TOP, Math.floor(stored / WORD));
+  slots.setInt32(at, low, true);
+  slots.setInt32(at + HIGH, high, true);
+  slots.setInt32(at + OFFSET, stored | 0, true);
+  slots.setUint8(at + OFFSET_TOP, Math.floor(stored / WORD));
 }
 
 /**

@@ -1,34 +1,25 @@
 /**
- * Bulk loading of an index: ids wait in buckets, and a full bucket is added to its part of the table
+ * Bulk loading of an index: ids wait in a bucket for each of its tables, and a full bucket is added
  * at once.
  *
- * A table of many ids is larger than every cache, so adding each id as it comes costs a miss or two.
- * Ids whose hashes begin alike have their homes side by side: the part of the table for a full bucket
- * is read from end to end, which the processor does ahead, and then its ids are added while that part
- * is in the second cache. Scans take half the time.
+ * An index of many ids is larger than every cache, so adding each id as it comes costs a miss or two.
+ * The table of a full bucket is in the second cache after the first few ids of it.
  *
- * Invariants. Equal ids are added in the order they came in, so the first keeps its offset. Which
- * bucket an id is in depends on its hash alone: the index may grow meanwhile. Before `flush` an id
- * may be in the index or not: a full bucket does not wait.
+ * Invariants. Equal ids are added in the order they came in, so the first keeps its offset. Before
+ * `flush` an id may be in the index or not: a full bucket does not wait.
  */
 import { turn } from "../clock.ts";
 import type { LinePosition } from "../log/format.ts";
-import { IdEntries, type IdIndex } from "./id-index.ts";
+import { IdEntries, type IdIndex, TABLES } from "./id-index.ts";
 
-/** Homes of one bucket, if as many ids come as the index has room for: 416 KiB of the table. */
-const BUCKET_HOMES = 2 ** 15;
-/** 64 KiB, and 32 MiB in all, which buckets for more than 13 M ids have to share. */
-const BUCKET_IDS_MAX = 2730;
-const ALL_IDS_MAX = 512 * BUCKET_IDS_MAX;
-/** A part of the table is read ahead if it has at most so many homes for each id. */
-const AHEAD_HOMES = 64;
+/** 32 MiB in all. */
+const BUCKET_IDS_MAX = 1365;
+const BUCKET_IDS_MIN = 8;
 /** Ids that are flushed in one turn of the event loop. */
 const TURN_IDS = 2 ** 13;
 
 export class IdLoader {
   readonly #index: IdIndex;
-  /** How far a hash is shifted to be the number of its bucket. */
-  readonly #shift: number;
   readonly #bucketIds: number;
   /** All buckets, one after the other. */
   readonly #entries: IdEntries;
@@ -38,15 +29,13 @@ export class IdLoader {
   /** Whether an id was ever found in the index: a log with one repeat may be full of them. */
   hasRepeats = false;
 
-  /** @param expected about how many ids will come: for few of them, few buckets are enough. */
+  /** @param expected about how many ids will come: for few of them, small buckets are enough. */
   constructor(index: IdIndex, expected: number) {
     this.#index = index;
-    // Two buckets or more, because a hash cannot be shifted by 32.
-    this.#shift = Math.clz32((Math.min(index.homes, expected) / BUCKET_HOMES) | 1);
-    const buckets = 2 ** (32 - this.#shift);
-    this.#bucketIds = Math.min(BUCKET_IDS_MAX, Math.ceil(ALL_IDS_MAX / buckets));
-    this.#entries = new IdEntries(buckets * this.#bucketIds);
-    this.#ends = Uint32Array.from({ length: buckets }, (_, number) => number * this.#bucketIds);
+    const ids = Math.ceil(expected / TABLES);
+    this.#bucketIds = Math.min(BUCKET_IDS_MAX, Math.max(BUCKET_IDS_MIN, ids));
+    this.#entries = new IdEntries(TABLES * this.#bucketIds);
+    this.#ends = Uint32Array.from({ length: TABLES }, (_, number) => number * this.#bucketIds);
   }
 
   /** Adds the id of a line. @throws RangeError, here or in `flush`, for an offset of 1 TiB or more. */
@@ -56,7 +45,7 @@ export class IdLoader {
 
   /** Like `add`, for an id given as two signed words: a bigint for each line costs a scan 50 ns. */
   addWords(low: number, high: number, offset: number, line: number): void {
-    const number = this.#index.hashOf(low, high) >>> this.#shift;
+    const number = this.#index.tableOf(low, high);
     const at = this.#ends[number] as number;
     this.#entries.set(at, low, high, offset, line);
     this.#ends[number] = at + 1;
@@ -84,11 +73,7 @@ export class IdLoader {
   #empty(number: number): void {
     const start = number * this.#bucketIds;
     const end = this.#ends[number] as number;
-    const homes = this.#index.homes / this.#ends.length;
-    if ((end - start) * AHEAD_HOMES >= homes) {
-      this.#index.readAhead(number * 2 ** this.#shift, (number + 1) * 2 ** this.#shift - 1);
-    }
-    for (const at of this.#index.addEntries(this.#entries, start, end)) {
+    for (const at of this.#index.addEntries(number, this.#entries, start, end)) {
       this.#repeats.push({ offset: this.#entries.offsetOf(at), line: this.#entries.lineOf(at) });
       this.hasRepeats = true;
     }

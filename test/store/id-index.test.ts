@@ -128,8 +128,8 @@ test("any ids under any seed are found at their offsets, as a Map finds them", (
   );
 });
 
-function hashesOf(index: { hashOf(low: number, high: number): number }): number[] {
-  return Array.from({ length: 4 }, (_, n) => index.hashOf(n, -n));
+function hashesOf(index: IdIndex): number[] {
+  return Array.from({ length: 10 }, (_, n) => index.tableOf(n, -n));
 }
 
 test("every index hashes with random words of its own, unless a seed is given", () => {

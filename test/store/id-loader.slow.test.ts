@@ -57,7 +57,7 @@ const ESTIMATES: readonly [says: string, ofIndex: number, ofLoader: number][] = 
   ["as many as come", COUNT, COUNT],
   ["none", 0, 0],
   ["far more", 3_000_000, 3_000_000],
-  ["so many that buckets share their room", 50_000_000, 50_000_000],
+  ["so many that a bucket is full before all have come", 50_000_000, 50_000_000],
 ];
 
 for (const [says, idOf] of PATTERNS) {
