@@ -11,10 +11,9 @@
  * believe that they won. A holder whose entry is removed all the same has lost the lock, and never
  * links it again.
  *
- * Trust. A socket that accepts connections counts as a living process, of any user: at worst it
- * keeps others out. Its answer, and so how much of the log is durable, is trusted only if the owner
- * of the socket may decide about the data anyway: the folder's owner, root, the user of this process,
- * and everybody whom the folder's owner lets write there except "others".
+ * A socket that accepts connections counts as a living process. Its answer names the holder in
+ * messages, and says how far readers in other processes may read. Every user who may write in the
+ * folder may hold the lock, as may change the data: a start warns of wider permissions.
  *
  * Not safe on network file systems, where sockets do not reach other machines; even there the appends
  * of log/file do not overwrite those of another process.
@@ -74,8 +73,7 @@ export interface Locks {
   /**
    * How much of a log the process that writes it knows to be on disk; `undefined` if there is none.
    *
-   * @throws PlantStoreError `locked` if a living holder does not answer within 1 s, is another user's, or
-   * does not know yet.
+   * @throws PlantStoreError `locked` if a living holder does not answer within 1 s, or does not know yet.
    */
   askDurableBytes(directory: string, name: string): Promise<number | undefined>;
 }
@@ -185,8 +183,8 @@ async function askDurableBytes(directory: string, name: string): Promise<number 
   return asking.finally(() => folder.close());
 }
 
-/** What another process's socket answered; `foreign`: its user is not trusted. */
-type Answer = LockHolder | "silent" | "foreign" | "dead";
+/** What a socket answered. */
+type Answer = LockHolder | "silent" | "dead";
 
 /** Wins the lock, or returns the answer of its holder; a `dead` holder has lost it again. */
 async function claim(
@@ -266,10 +264,9 @@ async function ask(folder: LockFolder, number: number): Promise<Answer> {
   const asking = new AbortController();
   const timer = clock.setTimeout(() => asking.abort(), ANSWER_TIMEOUT_MS);
   try {
-    let answer = await connect(address, asking.signal);
+    const answer = await connect(address, asking.signal);
     // A holder that hangs up may be closing its lock; then it is dead at the second look.
-    if (answer === "silent") answer = await connect(address, asking.signal);
-    return typeof answer === "object" && !folder.isTrusted(number) ? "foreign" : answer;
+    return answer === "silent" ? await connect(address, asking.signal) : answer;
   } finally {
     clock.clearTimeout(timer);
   }
@@ -280,10 +277,7 @@ const DEAD = ["ECONNREFUSED", "ENOENT"];
 /** Its queue is full, it ended while it was connected, or it takes too long: it was alive. */
 const SILENT = ["EAGAIN", "ECONNRESET", "ERR_STREAM_PREMATURE_CLOSE", "ABORT_ERR"];
 
-async function connect(
-  address: string,
-  signal: AbortSignal,
-): Promise<LockHolder | "silent" | "dead"> {
+async function connect(address: string, signal: AbortSignal): Promise<Answer> {
   const socket = net.connect({ path: address, signal }).setEncoding("utf8");
   try {
     let answer = "";
@@ -321,15 +315,8 @@ function lockedError(directory: string, holder: Answer): PlantStoreError {
 }
 
 function describeHolder(directory: string, holder: Answer): string {
-  const search = `find it with: fuser "${directory}"/*lock.*`;
-  if (holder === "foreign") {
-    return (
-      "a process of another user holds its lock, and all users may write to this folder, so its " +
-      `answer cannot be trusted; end that process (${search}), and let nobody else write there ` +
-      `(chmod o-w "${directory}")`
-    );
-  }
   if (typeof holder === "string") {
+    const search = `find it with: fuser "${directory}"/*lock.*`;
     return `it is in use by a process that does not answer (${search}); stop it, or wait for it`;
   }
   const { pid, host, command, since } = holder;
@@ -419,14 +406,6 @@ class LockFolder {
       if (code === "EEXIST" || code === "ENOENT") return false;
       throw error;
     }
-  }
-
-  /** Whether the owner of the file with this number may decide about the data (see "Trust"). */
-  isTrusted(number: number): boolean {
-    const { uid, mode } = fs.statSync(this.directory);
-    if ((mode & 0o002) === 0) return true;
-    const entry = fs.lstatSync(this.pathOf(number), { throwIfNoEntry: false });
-    return entry !== undefined && [uid, 0, process.geteuid?.()].includes(entry.uid);
   }
 
   /** Removes lower numbers and temporary names, also those of killed processes. */

@@ -1,6 +1,4 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import fs from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import os from "node:os";
@@ -385,42 +383,5 @@ for (const [way, send] of Object.entries(ENDLESS)) {
   test(`a holder that never finishes its answer counts as silent: ${way}`, async (t) => {
     const folder = await impersonate(t, send);
     await assert.rejects(locks.askDurableBytes(folder, "lock"), { code: "locked" });
-  });
-}
-
-const NOBODY = 65_534;
-
-const STRANGERS: readonly [mode: number, folderOwner: number, isBelieved: boolean][] = [
-  [0o1777, 0, false],
-  [0o777, 0, false],
-  [0o777, NOBODY, true],
-  [0o770, NOBODY, true],
-];
-
-for (const [mode, owner, isBelieved] of STRANGERS) {
-  test(`in a folder of user ${owner} with mode ${mode.toString(8)} a holder of another user is ${isBelieved ? "" : "not "}believed`, {
-    skip: process.getuid?.() === 0 ? false : "needs root, to have a process of another user",
-  }, async (t) => {
-    const folder = makeFolder(t);
-    fs.chownSync(folder, owner, owner);
-    fs.chmodSync(folder, mode);
-    const answer = JSON.stringify({ ...HOLDER, durableBytes: 0 });
-    const program = `
-      const server = require("node:net").createServer((socket) => socket.end(${JSON.stringify(answer)}));
-      server.listen("lock.1", () => process.stdout.write("ready"));`;
-    const child = spawn(process.execPath, ["-e", program], {
-      cwd: folder,
-      uid: NOBODY,
-      gid: NOBODY,
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    t.after(() => child.kill("SIGKILL"));
-    await once(child.stdout, "data");
-    if (isBelieved) assert.equal(await locks.askDurableBytes(folder, "lock"), 0);
-    else {
-      const refused = { code: "locked", message: /another user/ };
-      await assert.rejects(locks.askDurableBytes(folder, "lock"), refused);
-      await assert.rejects(locks.acquire(folder, second), refused);
-    }
   });
 }
