@@ -1,9 +1,13 @@
 /**
- * What a command is: its name, its arguments, its options, and what it does. `args` reads and
- * describes commands, `completion` completes them, and `program` runs them.
+ * What a command is: its name, its arguments, its options, and what it does; how a command line is read,
+ * and how the help is made from the same tables. `program` runs commands.
+ *
+ * The value of an option comes from its flag, or else its `PLANT_STORE_` variable, or else its
+ * default. One parser reads them all. A password in the URL of a database is never shown.
  */
-
+import { existsSync } from "node:fs";
 import path from "node:path";
+import { parseArgs } from "node:util";
 
 /** The version of this program, the same as in package.json. */
 export const VERSION = "1.0.0";
@@ -92,3 +96,180 @@ export type ExitStatus = 0 | 1 | 2 | 3;
 
 /** The command line was wrong: status 2. */
 export class UsageError extends Error {}
+
+interface Invocation {
+  readonly args: readonly string[];
+  readonly options: OptionValues<Options>;
+  readonly settings: readonly Setting[];
+  readonly wantsHelp: boolean;
+}
+
+/**
+ * Finds the command that the first words name.
+ *
+ * @throws UsageError that lists the commands of the group, or all commands.
+ */
+export function findCommand(
+  words: readonly string[],
+  commands: readonly Command[],
+): { command: Command; rest: readonly string[] } {
+  const command = commands.find(({ name }) => `${words.join(" ")} `.startsWith(`${name} `));
+  if (command !== undefined) return { command, rest: words.slice(command.name.split(" ").length) };
+  const names = commands.map(({ name }) => name);
+  if (words[0]?.startsWith("-")) {
+    const later = names.find((name) => ` ${words.join(" ")} `.includes(` ${name} `)) ?? "COMMAND";
+    const [flag] = words[0].split("="); // its value may hold a password
+    throw new UsageError(
+      `expected a command before its options, as in "plant-store ${later} ${flag} …"`,
+    );
+  }
+  const group = names.filter((name) => name.startsWith(`${words[0]} `));
+  const expected = (group.length > 0 ? group : names).join(", ");
+  throw new UsageError(`expected one of: ${expected}; got "${words.slice(0, 2).join(" ")}"`);
+}
+
+/** @throws UsageError. */
+export function readArgs(command: Command, words: readonly string[]): Invocation {
+  const { args, flags } = splitWords(command, words);
+  if (flags.has("--help")) return { args: [], options: {}, settings: [], wantsHelp: true };
+  const { arguments: expected = [] } = command;
+  const required = expected.filter((name) => !name.startsWith("["));
+  if (args.length < required.length || args.length > expected.length) {
+    const names = expected.join(" ") || "no argument";
+    const got = args.map((word) => `"${word}"`).join(" ") || "none";
+    throw new UsageError(`${command.name}: expected ${names}, got ${got}`);
+  }
+  const settings = Object.entries(command.options).map(([name, option]) => {
+    return readSetting(name, option, flags.get(flagOf(name)));
+  });
+  const options = Object.fromEntries(settings.map(({ name, value }) => [name, value]));
+  return { args, options, settings, wantsHelp: false };
+}
+
+function splitWords({ name, options }: Command, words: readonly string[]) {
+  const known = Object.entries(options).map(([option, { placeholder, isRepeatable = false }]) => {
+    const type = placeholder === undefined ? ("boolean" as const) : ("string" as const);
+    return [flagOf(option).slice(2), { type, multiple: isRepeatable }] as const;
+  });
+  const help = { type: "boolean", short: "h" } as const;
+  try {
+    const { positionals, values } = parseArgs({
+      args: words.map(markNumber),
+      options: { ...Object.fromEntries(known), help },
+      allowPositionals: true,
+    });
+    const flags = Object.entries(values).map(([flag, value]) => {
+      return [`--${flag}`, [value].flat().map(unmarkNumber).join(",")] as const;
+    });
+    return { args: positionals.map(unmarkNumber), flags: new Map<string, string>(flags) };
+  } catch (error) {
+    // The first sentence only: the next advises to put `--` before arguments that begin with a dash.
+    const [fault = ""] = (error as Error).message.split(/\. |\.$/);
+    throw new UsageError(
+      `${name}: ${fault.replaceAll("\n", " ")}; see "plant-store ${name} --help"`,
+    );
+  }
+}
+
+/** Puts a space before a negative number, so that Node does not read it as flags. */
+function markNumber(word: string): string {
+  return word.replace(/^-(?=[0-9])/, " -");
+}
+
+function unmarkNumber(word: unknown): string {
+  return String(word).replace(/^ -/, "-");
+}
+
+/** @throws UsageError that names where a wrong value came from. */
+function readSetting(name: string, option: Option<unknown>, flag: string | undefined): Setting {
+  const variable = variableOf(name);
+  const sources = [
+    { source: flagOf(name), text: flag },
+    { source: variable, text: process.env[variable] || undefined },
+    { source: "default", text: option.defaultText },
+  ];
+  const { source = "", text } = sources.find((each) => each.text !== undefined) ?? {};
+  if (text === undefined) return { name, value: undefined, text: "-", source: "not set" };
+  let value: unknown;
+  try {
+    value = option.parse(text);
+  } catch {} // parsers of the library throw
+  if (value !== undefined) return { name, value, text, source };
+  throw new UsageError(`${source}: expected ${option.expected}, got "${showSetting(name, text)}"`);
+}
+
+/** The password in the URL of a database. */
+export const PASSWORD = /^(postgres(?:ql)?:\/\/[^:@/?#]*):([^@/?#]*)@/;
+const HOST = "(?:[^:@/?#,[]*|\\[[^@/?#,]*\\])(?::\\d*)?";
+const PARAMETER =
+  "(?:application_name|options|sslmode|sslrootcert|target_session_attrs)(?:=[^@#&]*)?(?:&|$)";
+/** As `parseDatabaseUrl` accepts it. */
+const ACCEPTED = new RegExp(
+  `^postgres(?:ql)?://(?:[^@/?#]*@)?${HOST}(?:,${HOST})*(?:/[^@?#]*)?(?:\\?(?:${PARAMETER})*)?$`,
+);
+
+/** The text of an option for people: a URL without its password, or nothing of a text that may hold one. */
+export function showSetting(name: string, text: string): string {
+  if (name === "databaseFile" && /@|password\s*=/i.test(text) && !existsSync(text)) {
+    return "*** (no such file)";
+  }
+  const mayBeUrl = (name === "database" && text !== "-") || /:\/\/.*@/.test(text);
+  if (!mayBeUrl) return text;
+  return ACCEPTED.test(text) ? hidePassword(text, ":***") : "*** (no URL of a database)";
+}
+
+export function hidePassword(url: string, shown = ""): string {
+  return url.replace(PASSWORD, `$1${shown}@`);
+}
+
+export function describeProgram(commands: readonly Command[]): string {
+  return `plant-store: a small durable HTTP store for plants
+
+Usage: ${PROGRAM} COMMAND [OPTION …]
+
+${listCommands(commands)}
+
+  ${PROGRAM} COMMAND --help  shows the options of a command
+  ${PROGRAM} --version       shows the version
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 the data needs a person.
+`;
+}
+
+/** The help of `token` or `print`; `undefined` if no command begins with this word. */
+export function describeGroup(word: string, commands: readonly Command[]): string | undefined {
+  const group = commands.filter(({ name }) => name.startsWith(`${word} `));
+  if (group.length === 0) return undefined;
+  return `Usage: ${PROGRAM} ${word} COMMAND [OPTION …]
+
+${listCommands(group)}
+
+  ${PROGRAM} ${word} COMMAND --help  shows the options of a command
+`;
+}
+
+function listCommands(commands: readonly Command[]): string {
+  const width = Math.max(...commands.map((command) => usage(command).length));
+  const lines = commands.map((command) => `  ${usage(command).padEnd(width)}  ${command.summary}`);
+  return lines.join("\n");
+}
+
+export function describeCommand(command: Command): string {
+  const options = Object.entries(command.options).map(([name, option]) => {
+    const { placeholder, defaultText, help } = option;
+    const value = placeholder === undefined ? "" : ` ${placeholder}`;
+    const fallback = defaultText === undefined ? "" : `; default ${defaultText}`;
+    return `  ${flagOf(name)}${value}\n      ${help}${fallback} [${variableOf(name)}]\n`;
+  });
+  const title = "\nOptions, each also read from the variable in brackets:\n";
+  const [head, hint] = options.length === 0 ? ["", ""] : [title, " [OPTION …]"];
+  const details = command.details === undefined ? "" : `\n${command.details}\n`;
+  return `Usage: ${PROGRAM} ${usage(command)}${hint}
+
+${command.summary}
+${head}${options.join("")}${details}`;
+}
+
+function usage({ name, arguments: expected = [] }: Command): string {
+  return [name, ...expected].join(" ");
+}

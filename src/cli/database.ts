@@ -12,8 +12,14 @@ import type {
   PostgresPlants,
   PostgresPlantsOptions,
 } from "../postgres/index.ts";
-import { hidePassword, PASSWORD, showSetting } from "./args.ts";
-import { type Option, type Setting, UsageError } from "./command.ts";
+import {
+  hidePassword,
+  type Option,
+  PASSWORD,
+  type Setting,
+  showSetting,
+  UsageError,
+} from "./command.ts";
 import { switchOption, textOption } from "./options.ts";
 import { report } from "./output.ts";
 

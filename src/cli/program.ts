@@ -4,8 +4,17 @@
  * the process alive.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { describeCommand, describeGroup, describeProgram, findCommand, readArgs } from "./args.ts";
-import { type Command, type ExitStatus, UsageError, VERSION } from "./command.ts";
+import {
+  type Command,
+  describeCommand,
+  describeGroup,
+  describeProgram,
+  type ExitStatus,
+  findCommand,
+  readArgs,
+  UsageError,
+  VERSION,
+} from "./command.ts";
 import { becomeOwner } from "./data-folder.ts";
 import { nameFault } from "./log.ts";
 import { flushOutputs, printListing, report, reportWarnings, watchOutputs } from "./output.ts";
@@ -22,14 +31,11 @@ const FILES: readonly {
     load: async () => (await import("./data-commands.ts")).commands,
   },
   { words: ["health"], load: async () => [(await import("./health.ts")).health] },
-  { words: ["print"], load: loadPrint },
+  {
+    words: ["print"],
+    load: async () => (await import("./print.ts")).printCommands(() => loadCommands()),
+  },
 ];
-
-async function loadPrint(): Promise<Command[]> {
-  const { commands } = await import("./print.ts");
-  const { definePrintCompletion } = await import("./completion.ts");
-  return [...commands, definePrintCompletion(() => loadCommands())];
-}
 
 /** @returns the commands of the file that has those of this word, or else all commands. @throws UsageError if a file is missing. */
 async function loadCommands(word?: string): Promise<readonly Command[]> {

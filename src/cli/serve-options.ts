@@ -1,6 +1,5 @@
 /** The options of `serve`, the rules between them, and the table that shows them. */
-import { showSetting } from "./args.ts";
-import { flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
+import { flagOf, type OptionValues, type Setting, showSetting, UsageError } from "./command.ts";
 import { DATABASE_OPTIONS, isDatabase } from "./database.ts";
 import { LOG_FORMATS } from "./log.ts";
 import {

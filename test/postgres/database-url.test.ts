@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { showSetting } from "../../src/cli/args.ts";
+import { showSetting } from "../../src/cli/command.ts";
 import { parseDatabaseUrl } from "../../src/postgres/database-url.ts";
 import { makeFolder } from "../support/folders.ts";
 

@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import {
+  defineCommand,
   describeCommand,
   describeGroup,
   describeProgram,
   findCommand,
   readArgs,
-} from "../../src/cli/args.ts";
-import { defineCommand, UsageError, variableOf } from "../../src/cli/command.ts";
+  UsageError,
+  variableOf,
+} from "../../src/cli/command.ts";
 import { integer, switchOption, textOption } from "../../src/cli/options.ts";
 
 /** One option of each kind, and one argument. */
