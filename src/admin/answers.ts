@@ -6,9 +6,17 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { afterAnswer, Lingering, lingerAfterEnd } from "../http/answer.ts";
+import {
+  afterAnswer,
+  encodeReply,
+  errorReply,
+  Lingering,
+  lingerAfterEnd,
+  okReply,
+  type Reply,
+  replyHeaders,
+} from "../http/answer.ts";
 import { OPENAPI } from "../http/openapi.ts";
-import { encodeReply, errorReply, okReply, type Reply, replyHeaders } from "../http/reply.ts";
 import { nameRequest } from "../http/request-message.ts";
 import { pathOf } from "../http/router.ts";
 import { encodeMetrics } from "./metrics.ts";

@@ -1,11 +1,11 @@
 /**
  * Counts what the channels publish: the only memory of the admin listener.
  *
- * Bounded: statuses and error numbers come from the table in http/reply, histograms have fixed
+ * Bounded: statuses and error numbers come from the table in http/answer, histograms have fixed
  * buckets, the history has fixed seconds. Nothing that a client sends becomes a label.
  */
 import { type BatchMessage, type RequestMessage, subscribe } from "../core/channels.ts";
-import { FAILURES } from "../http/reply.ts";
+import { FAILURES } from "../http/answer.ts";
 
 /** The labels of operations in metrics, by their names in the OpenAPI document. */
 const OPERATIONS = { createPlant: "create", getPlant: "get", listPlants: "list" } as const;

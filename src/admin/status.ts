@@ -3,7 +3,7 @@ import path from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
-import { FAILURES } from "../http/reply.ts";
+import { FAILURES } from "../http/answer.ts";
 import { Recorder } from "./recorder.ts";
 
 /** A disk that hangs must not keep back the other figures. */

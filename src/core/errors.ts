@@ -3,7 +3,7 @@
  *
  * Programs look at the code, which never changes; the message is for people and may. The message of
  * a request code is shown to the client, so it holds no path, token or stack: what only the operator
- * needs is the `cause`. http/reply maps each code to an HTTP status.
+ * needs is the `cause`. http/answer maps each code to an HTTP status.
  */
 
 /** Faults of a request, each with an HTTP status and an `error` number. */

@@ -6,7 +6,7 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ANY_ORIGIN, assertOrigins } from "../core/options.ts";
-import type { Reply } from "./reply.ts";
+import type { Reply } from "./answer.ts";
 import { RESOURCES } from "./router.ts";
 
 /** Headers of answers that a page may read, in addition to those of the Fetch standard. */

@@ -10,11 +10,10 @@ import { Gate } from "../core/gate.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
-import { answer, answerFailure, type Exchange, publishCut } from "./answer.ts";
+import { answer, answerFailure, type Exchange, okReply, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { BodyCollector, collectBody, requireBody } from "./body.ts";
 import { afterSent, Budget, Lease, overloaded, weightOf } from "./budget.ts";
-import { okReply } from "./reply.ts";
 import { requireJson } from "./request-head.ts";
 import { notesOf } from "./request-message.ts";
 

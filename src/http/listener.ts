@@ -22,15 +22,16 @@ import {
   answerSocket,
   closeAfter,
   type Exchange,
+  errorReply,
   ignoreFollowing,
   Lingering,
   type OnError,
+  scopeChallenge,
 } from "./answer.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import { Cors, PREFLIGHT_REPLY } from "./cors.ts";
 import { Creates } from "./creates.ts";
 import { Reads } from "./reads.ts";
-import { errorReply, scopeChallenge } from "./reply.ts";
 import { findLengthFault, requireExpectation } from "./request-head.ts";
 import { noteArrival, notesOf } from "./request-message.ts";
 import { findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";

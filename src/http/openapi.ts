@@ -6,8 +6,8 @@
  */
 import { STATUS_CODES } from "node:http";
 import type { RequestErrorCode } from "../core/errors.ts";
+import { FAILURES } from "./answer.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./list-query.ts";
-import { FAILURES } from "./reply.ts";
 
 const ADDITION = { "x-addition": true };
 

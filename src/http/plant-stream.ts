@@ -8,11 +8,10 @@
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { Gate } from "../core/gate.ts";
-import { type Exchange, publishCut, reportFault } from "./answer.ts";
+import { type Exchange, publishCut, type Reply, replyHeaders, reportFault } from "./answer.ts";
 import type { ReadLease } from "./budget.ts";
 import type { Slices } from "./lines.ts";
 import { NDJSON } from "./list-query.ts";
-import { type Reply, replyHeaders } from "./reply.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
 
 /** The body has no length, and follows. */

@@ -8,13 +8,12 @@
 import { hash } from "node:crypto";
 import { Gate } from "../core/gate.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
-import { answer, type Exchange, publishCut } from "./answer.ts";
+import { answer, type Exchange, okReply, publishCut, type Reply } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { Budget, Lease, overloaded, ReadLease } from "./budget.ts";
 import { FirstLines, readLine, sliceLines } from "./lines.ts";
 import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
 import { type CreateCounts, ListPace, sendStream } from "./plant-stream.ts";
-import { okReply, type Reply } from "./reply.ts";
 
 /**
  * A plant is read before its length is known, so the plants that are read at once are limited. Our store

@@ -10,8 +10,8 @@ import https from "node:https";
 import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { PlantStoreError } from "../core/errors.ts";
+import { encodeReply, errorReply } from "./answer.ts";
 import { peerOf } from "./client-address.ts";
-import { encodeReply, errorReply } from "./reply.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
 
 /** A certificate and its private key, both as PEM. */

@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { batches, requests } from "../../src/core/channels.ts";
-import { FAILURES } from "../../src/http/reply.ts";
+import { FAILURES } from "../../src/http/answer.ts";
 import { type Admin, samplesOf, startAdmin } from "../support/admin.ts";
 import { rowsOf, wordsIn } from "../support/docs.ts";
 import { until } from "../support/watch.ts";

@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { batches, requests } from "../../src/core/channels.ts";
-import { FAILURES } from "../../src/http/reply.ts";
+import { FAILURES } from "../../src/http/answer.ts";
 import { type Admin, startAdmin } from "../support/admin.ts";
 import {
   type Browser,

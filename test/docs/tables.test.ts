@@ -5,7 +5,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { STATES } from "../../src/admin/status.ts";
 import * as fileNames from "../../src/core/file-names.ts";
-import { FAILURES } from "../../src/http/reply.ts";
+import { FAILURES } from "../../src/http/answer.ts";
 import { startAdmin } from "../support/admin.ts";
 import { runCli } from "../support/cli.ts";
 import { PAGES, type Row, readPage, rowsOf, tablesOf, wordsIn } from "../support/docs.ts";

@@ -7,7 +7,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { STATES } from "../../src/admin/status.ts";
-import { FAILURES } from "../../src/http/reply.ts";
+import { FAILURES } from "../../src/http/answer.ts";
 import { canRun } from "../faults/machine.ts";
 import { startAdmin } from "../support/admin.ts";
 import { rowsOf, wordsIn } from "../support/docs.ts";

@@ -6,9 +6,9 @@ import assert from "node:assert/strict";
 import { unlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { CreatesInFlight } from "../../src/core/creates-in-flight.ts";
+import { FAILURES } from "../../src/http/answer.ts";
 import { overloaded } from "../../src/http/budget.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/list-query.ts";
-import { FAILURES } from "../../src/http/reply.ts";
 import { RESOURCES } from "../../src/http/router.ts";
 import {
   OPENAPI,
