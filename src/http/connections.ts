@@ -14,8 +14,8 @@ import { type Numbers, readNumber } from "../core/options.ts";
 import { afterAnswer, closeAfter, ignoreFollowing, isLastAnswer } from "./answer.ts";
 import { DirectRequest } from "./body.ts";
 import { Budget, heldBytes, Lease, NO_TOKEN, overloaded } from "./budget.ts";
+import { describeParserFault, findFramingFault } from "./head.ts";
 import type { Listener } from "./listener.ts";
-import { describeParserFault, findFramingFault } from "./request-head.ts";
 
 /** How long nothing may move between two requests, and before the first or while an answer is due. */
 type Limits = Readonly<{ idleMs: number; stallMs: number; unansweredMax: number }>;

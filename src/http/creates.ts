@@ -11,10 +11,9 @@ import { type Numbers, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, answerFailure, type Exchange, okReply, publishCut } from "./answer.ts";
-import type { Authenticator } from "./bearer.ts";
 import { BodyCollector, collectBody, requireBody } from "./body.ts";
 import { afterSent, Budget, Lease, overloaded, weightOf } from "./budget.ts";
-import { requireJson } from "./request-head.ts";
+import { type Authenticator, requireJson } from "./head.ts";
 import { notesOf } from "./request-message.ts";
 
 /**

@@ -28,11 +28,10 @@ import {
   type OnError,
   scopeChallenge,
 } from "./answer.ts";
-import { Authenticator, insufficientScope } from "./bearer.ts";
 import { Cors, PREFLIGHT_REPLY } from "./cors.ts";
 import { Creates } from "./creates.ts";
+import { Authenticator, findLengthFault, insufficientScope, requireExpectation } from "./head.ts";
 import { Reads } from "./reads.ts";
-import { findLengthFault, requireExpectation } from "./request-head.ts";
 import { noteArrival, notesOf } from "./request-message.ts";
 import { findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 

@@ -11,9 +11,9 @@ import { publishWarning } from "../core/channels.ts";
 import { type Numbers, normalizeBasePath, readNumber } from "../core/options.ts";
 import { DirectRequest, isDirectSafe } from "./body.ts";
 import { CONNECTION_CHECK_MS, Connections, DRAIN_LOOK_MS } from "./connections.ts";
+import { NODE_HEADERS_MAX } from "./head.ts";
 import { addressOf, type ListenOptions, limitConnections, listen } from "./listen.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
-import { NODE_HEADERS_MAX } from "./request-head.ts";
 import { createTlsServer, replaceCertificate, type TlsOptions, watchHandshakes } from "./tls.ts";
 
 export interface ServerOptions extends ListenerOptions, ListenOptions {

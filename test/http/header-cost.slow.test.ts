@@ -6,11 +6,15 @@ import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { type TestContext, test } from "node:test";
 import { errorReply } from "../../src/http/answer.ts";
-import { Authenticator } from "../../src/http/bearer.ts";
 import { Cors } from "../../src/http/cors.ts";
+import {
+  Authenticator,
+  findFramingFault,
+  requireExpectation,
+  requireJson,
+} from "../../src/http/head.ts";
 import { parseListQuery, wantsStream } from "../../src/http/list-query.ts";
 import { plantReply } from "../../src/http/reads.ts";
-import { findFramingFault, requireExpectation, requireJson } from "../../src/http/request-head.ts";
 import { nameRequest } from "../../src/http/request-message.ts";
 import { findRoute, pathOf } from "../../src/http/router.ts";
 

@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { findFramingFault, findLengthFault } from "../../src/http/request-head.ts";
+import { findFramingFault, findLengthFault } from "../../src/http/head.ts";
 import { createRequestListener, createToken } from "../../src/index.ts";
 import { startServer } from "../support/cli.ts";
 import { assertError, encodeRequest } from "../support/contract.ts";
