@@ -17,8 +17,7 @@ import {
   replyHeaders,
 } from "../http/answer.ts";
 import { OPENAPI } from "../http/openapi.ts";
-import { nameRequest } from "../http/request-message.ts";
-import { pathOf } from "../http/router.ts";
+import { nameRequest, pathOf } from "../http/request-message.ts";
 import { encodeMetrics } from "./metrics.ts";
 import { describeState, judgeState, readStatusDocument, type Sources, share } from "./status.ts";
 import { STATUS_PAGE, STATUS_PAGE_POLICY } from "./status-page.ts";

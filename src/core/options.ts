@@ -150,7 +150,7 @@ export function assertMethods(
 }
 
 /**
- * A base path as the router takes it: empty, or with a slash in front and none at its end.
+ * A base path as the listener takes it: empty, or with a slash in front and none at its end.
  *
  * @throws TypeError unless it is a string; RangeError unless it is a path (RFC 3986 section 3.3).
  * @internal

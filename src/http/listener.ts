@@ -1,5 +1,5 @@
 /**
- * From a request to its operation: the order in which faults are reported.
+ * From a request to its operation: the order in which faults are reported, the paths, and CORS.
  *
  * A preflight if CORS is on, 401, 404, 405, 403, 417, 415, 413, 503 without memory, 400, the faults of
  * the store: clients and tests need one order (docs/api.md). Before the token is accepted, answers
@@ -8,13 +8,17 @@
  */
 
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
-import { assertMethods, normalizeBasePath } from "../core/options.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import { parseCanonicalInt64 } from "../core/int64.ts";
+import { ANY_ORIGIN, assertMethods, assertOrigins, normalizeBasePath } from "../core/options.ts";
 import type {
   PlantService,
+  Scope,
   TokenVerifier,
   TrustedProxies,
   VerifiedToken,
 } from "../core/services.ts";
+import { quote } from "../core/text.ts";
 import {
   afterAnswer,
   answer,
@@ -26,14 +30,13 @@ import {
   ignoreFollowing,
   Lingering,
   type OnError,
+  type Reply,
   scopeChallenge,
 } from "./answer.ts";
-import { Cors, PREFLIGHT_REPLY } from "./cors.ts";
 import { Creates } from "./creates.ts";
 import { Authenticator, findLengthFault, insufficientScope, requireExpectation } from "./head.ts";
 import { Reads } from "./reads.ts";
-import { noteArrival, notesOf } from "./request-message.ts";
-import { findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
+import { noteArrival, notesOf, pathOf } from "./request-message.ts";
 
 export interface ListenerOptions {
   /** The store of the plants; the caller closes it. */
@@ -96,7 +99,8 @@ export function createRequestListener(options: ListenerOptions): RequestListener
 
 /** @internal */
 export class Listener {
-  readonly #cors: Cors;
+  /** `undefined` unless CORS is on. */
+  readonly #cors: Cors | undefined;
   readonly lingering: Lingering;
   readonly #authenticator: Authenticator;
   readonly #creates: Creates;
@@ -106,12 +110,13 @@ export class Listener {
   readonly #onError: OnError;
 
   constructor(options: ListenerOptions, lingering = new Lingering()) {
-    const { plants, tokens, basePath = "", onError = warnOfError } = options;
+    const { plants, tokens, basePath = "", corsOrigins = [], onError = warnOfError } = options;
     assertMethods("plants", plants, ["create", "get", "list"], ["getLine", "listLines"]);
     assertMethods("tokens", tokens, ["verify"], ["isCurrent"]);
     this.lingering = lingering;
     this.#authenticator = new Authenticator(tokens);
-    this.#cors = new Cors(options.corsOrigins);
+    assertOrigins(corsOrigins);
+    this.#cors = corsOrigins.length === 0 ? undefined : new Cors(corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
     assertMethods("options", { onError }, ["onError"]);
     this.#onError = onError;
@@ -133,7 +138,7 @@ export class Listener {
     if (res.headersSent) return;
     if (!isBegun) {
       noteArrival(req, this.#trusted, false);
-      this.#cors.mark(req, res);
+      this.#cors?.mark(req, res);
     }
     answer({ req, res, lingering: this.lingering }, errorReply(fault), true);
   }
@@ -150,8 +155,9 @@ export class Listener {
     last?: ServerResponse,
     bytes?: Buffer,
   ): void {
-    const reply = this.#cors.markReply(errorReply(fault), bytes, last?.req.headers.origin);
-    afterAnswer(last, () => answerSocket(socket, reply, this.lingering));
+    const reply = errorReply(fault);
+    const marked = this.#cors?.markReply(reply, bytes, last?.req.headers.origin) ?? reply;
+    afterAnswer(last, () => answerSocket(socket, marked, this.lingering));
   }
 
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */
@@ -167,8 +173,8 @@ export class Listener {
       closeAfter(res);
       ignoreFollowing(req);
     }
-    this.#cors.mark(req, res);
-    if (this.#cors.isPreflight(req)) {
+    this.#cors?.mark(req, res);
+    if (this.#cors?.isPreflight(req)) {
       answer(exchange, PREFLIGHT_REPLY);
       return;
     }
@@ -209,5 +215,141 @@ export class Listener {
     }
     if (route.id === undefined) return this.#reads.list(exchange, sender);
     return this.#reads.get(exchange, sender, route.id);
+  }
+}
+
+// Paths are compared exactly: no decoding, no trailing slash, the query ignored, ids in canonical form
+// only. A target may be a path or a URL, `/plants` or `http://host/plants` (RFC 9112 section 3.2).
+
+interface Operation {
+  /** The `operationId` in the OpenAPI document. */
+  readonly name: "createPlant" | "listPlants" | "getPlant";
+  /** The scope that the token must have. */
+  readonly scope: Scope;
+}
+
+interface Resource {
+  /** As in the OpenAPI document. */
+  readonly path: string;
+  readonly operations: ReadonlyMap<string, Operation>;
+}
+
+interface Route {
+  readonly resource: Resource;
+  readonly id?: bigint;
+}
+
+const CREATE_PLANT: Operation = { name: "createPlant", scope: "write" };
+const LIST_PLANTS: Operation = { name: "listPlants", scope: "read" };
+const GET_PLANT: Operation = { name: "getPlant", scope: "read" };
+
+const PLANTS: Resource = {
+  path: "/plants",
+  operations: new Map(Object.entries({ GET: LIST_PLANTS, HEAD: LIST_PLANTS, POST: CREATE_PLANT })),
+};
+const PLANT: Resource = {
+  path: "/plants/{id}",
+  operations: new Map(Object.entries({ GET: GET_PLANT, HEAD: GET_PLANT })),
+};
+
+/** Every path below the base path. @internal */
+export const RESOURCES: readonly Resource[] = [PLANTS, PLANT];
+
+/** @internal */
+export function findRoute(target: string, basePath: string): Route | undefined {
+  const path = pathOf(target);
+  if (!path.startsWith(basePath)) return undefined;
+  const rest = path.slice(basePath.length);
+  if (rest === PLANTS.path) return { resource: PLANTS };
+  const prefix = `${PLANTS.path}/`;
+  if (!rest.startsWith(prefix)) return undefined;
+  const id = parseCanonicalInt64(rest.slice(prefix.length));
+  return id === undefined ? undefined : { resource: PLANT, id };
+}
+
+function notFound(basePath: string, target: string): PlantStoreError {
+  const known = RESOURCES.map(({ path }) => basePath + path).join(" or ");
+  const message = `path: expected ${known}, got ${quote(pathOf(target))}`;
+  return new PlantStoreError("not_found", message);
+}
+
+/** The value of `Allow`. */
+function methodsOf({ operations }: Resource): string {
+  return [...operations.keys()].join(", ");
+}
+
+function methodNotAllowed(resource: Resource, method: string): PlantStoreError {
+  return new PlantStoreError(
+    "method_not_allowed",
+    `method: expected one of ${methodsOf(resource)}, got ${method}`,
+  );
+}
+
+/** Headers of answers that a page may read, in addition to those of the Fetch standard. */
+const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
+const METHODS = RESOURCES.flatMap(({ operations }) => [...operations.keys()]);
+
+/** For any path, so that a page can read a 404. Chromium remembers it for two hours at most. */
+const PREFLIGHT_REPLY: Reply = {
+  status: 204,
+  headers: {
+    "Access-Control-Allow-Methods": [...new Set(METHODS)].join(", "),
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match, X-Request-Id",
+    "Access-Control-Max-Age": "7200",
+  },
+  body: "",
+};
+
+/**
+ * Lets pages of named origins use the service from a browser (the CORS protocol of the Fetch
+ * standard). Requests from other pages are answered without CORS headers, so the browser hides the
+ * answers from them. Cookies are not used, so `*` is safe.
+ *
+ * @internal
+ */
+export class Cors {
+  readonly #origins: ReadonlySet<string>;
+
+  constructor(origins: readonly string[]) {
+    this.#origins = new Set(origins);
+  }
+
+  /** Adds the headers of every answer to this request. */
+  mark(req: IncomingMessage, res: ServerResponse): void {
+    for (const [name, value] of Object.entries(this.#headersFor(req.headers.origin))) {
+      // A program that mounts the listener may have set more values.
+      if (name === "Vary") res.appendHeader(name, value);
+      else res.setHeader(name, value);
+    }
+  }
+
+  /**
+   * Adds the headers to the answer to bytes that did not become a request. The origin is guessed: the
+   * last `Origin` in the packet, because valid requests may precede the invalid one; or else the only
+   * named origin; or else that of the connection's last request. A wrong guess reveals nothing.
+   */
+  markReply(reply: Reply, packet?: Buffer, last?: string): Reply {
+    const said = (packet?.toString("latin1") ?? "").matchAll(/\norigin:[ \t]*(\S+)/gi);
+    const only = this.#origins.size === 1 ? [...this.#origins][0] : last;
+    const headers = this.#headersFor([...said].at(-1)?.[1] ?? only);
+    return { ...reply, headers: { ...reply.headers, ...headers } };
+  }
+
+  /** Whether the request is a preflight from a named origin. */
+  isPreflight({ method, headers }: IncomingMessage): boolean {
+    const { origin, "access-control-request-method": wanted } = headers;
+    if (method !== "OPTIONS" || wanted === undefined || origin === undefined) return false;
+    return "Access-Control-Allow-Origin" in this.#headersFor(origin);
+  }
+
+  #headersFor(origin = ""): Record<string, string> {
+    const isOpen = this.#origins.has(ANY_ORIGIN);
+    const vary = isOpen ? {} : { Vary: "Origin" };
+    if (!isOpen && !this.#origins.has(origin)) return vary;
+    return {
+      ...vary,
+      "Access-Control-Allow-Origin": isOpen ? ANY_ORIGIN : origin,
+      "Access-Control-Expose-Headers": EXPOSED,
+    };
   }
 }

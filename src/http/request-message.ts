@@ -9,7 +9,6 @@ import type { IncomingMessage } from "node:http";
 import { type RequestMessage, requests } from "../core/channels.ts";
 import type { TrustedProxies } from "../core/services.ts";
 import { clientOf } from "./client-address.ts";
-import { pathOf } from "./router.ts";
 
 /** Text that means nothing to a header, a line of a log, a shell or a page. */
 const SAFE = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
@@ -25,6 +24,15 @@ let made = 0;
 export function nameRequest(req?: IncomingMessage): string {
   const sent = req?.headers["x-request-id"];
   return typeof sent === "string" && SAFE.test(sent) ? sent : OURS + ++made;
+}
+
+const AUTHORITY = /^https?:\/\/[^/?#]*/i;
+
+/** The path of a request target, without authority and query. */
+export function pathOf(target: string): string {
+  const path = target.startsWith("/") ? target : target.replace(AUTHORITY, "");
+  const query = path.indexOf("?");
+  return query < 0 ? path : path.slice(0, query);
 }
 
 /** The message itself; until it is published, `durationMs` is the time when the request arrived. */

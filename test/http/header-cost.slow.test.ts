@@ -6,7 +6,6 @@ import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { type TestContext, test } from "node:test";
 import { errorReply } from "../../src/http/answer.ts";
-import { Cors } from "../../src/http/cors.ts";
 import {
   Authenticator,
   findFramingFault,
@@ -14,9 +13,9 @@ import {
   requireJson,
 } from "../../src/http/head.ts";
 import { parseListQuery, wantsStream } from "../../src/http/list-query.ts";
+import { Cors, findRoute } from "../../src/http/listener.ts";
 import { plantReply } from "../../src/http/reads.ts";
-import { nameRequest } from "../../src/http/request-message.ts";
-import { findRoute, pathOf } from "../../src/http/router.ts";
+import { nameRequest, pathOf } from "../../src/http/request-message.ts";
 
 function requestWith(name: string, value: string): IncomingMessage {
   const rawHeaders = ["Host", "a", name, value];

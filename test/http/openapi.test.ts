@@ -9,7 +9,7 @@ import { CreatesInFlight } from "../../src/core/creates-in-flight.ts";
 import { FAILURES } from "../../src/http/answer.ts";
 import { overloaded } from "../../src/http/budget.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/list-query.ts";
-import { RESOURCES } from "../../src/http/router.ts";
+import { RESOURCES } from "../../src/http/listener.ts";
 import {
   OPENAPI,
   PlantServer,
