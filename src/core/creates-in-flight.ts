@@ -7,7 +7,6 @@
 import { PlantStoreError } from "./errors.ts";
 import { isSamePlant, type NewPlant } from "./plant.ts";
 import type { CreateOutcome } from "./services.ts";
-import { ShortLivedMap } from "./short-lived-map.ts";
 
 /**
  * Makes a plant durable unless its id is taken. Resolves with the plant that has the id: the same
@@ -56,4 +55,54 @@ export function conflict(id: bigint): PlantStoreError {
     "conflict",
     `Cannot create plant ${id}: the id belongs to a plant with another name or tag`,
   );
+}
+
+/** Entries that a generation takes before a new one begins. */
+const GENERATION_ENTRIES = 2048;
+
+/**
+ * A map for entries that come and go within moments, thousands of times a second.
+ *
+ * V8 copies a `Map` that takes and loses entries again and again, and each copy keeps the next one
+ * alive, with all that it refers to, until a full collection. So there are two: entries are added to
+ * one, and the previous one only shrinks (measured: 1 of 5 µs of a create in the file store; over a
+ * database, 4 instead of 10 % of all memory that is allocated has to wait for a full collection).
+ *
+ * @internal
+ */
+export class ShortLivedMap<Key, Value> {
+  #current = new Map<Key, Value>();
+  #previous = new Map<Key, Value>();
+  /** Entries that the current generation has taken. */
+  #taken = 0;
+
+  get size(): number {
+    return this.#current.size + this.#previous.size;
+  }
+
+  get(key: Key): Value | undefined {
+    return this.#current.get(key) ?? this.#previous.get(key);
+  }
+
+  /** The key must have no entry. */
+  add(key: Key, value: Value): void {
+    if (this.#taken >= GENERATION_ENTRIES && this.#previous.size === 0) {
+      this.#previous = this.#current;
+      this.#current = new Map();
+      this.#taken = 0;
+    }
+    this.#current.set(key, value);
+    this.#taken++;
+  }
+
+  /** @returns whether there was an entry. */
+  delete(key: Key): boolean {
+    return this.#current.delete(key) || this.#previous.delete(key);
+  }
+
+  /** The oldest first. */
+  *values(): Generator<Value> {
+    yield* this.#previous.values();
+    yield* this.#current.values();
+  }
 }
