@@ -12,8 +12,7 @@ import type { Socket } from "node:net";
 import type { PlantStoreError } from "../core/errors.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
 import { afterAnswer, closeAfter, ignoreFollowing, isLastAnswer } from "./answer.ts";
-import { DirectRequest } from "./body.ts";
-import { Budget, heldBytes, Lease, NO_TOKEN, overloaded } from "./budget.ts";
+import { Budget, DirectRequest, heldBytes, Lease, NO_TOKEN, overloaded } from "./body.ts";
 import { describeParserFault, findFramingFault } from "./head.ts";
 import type { Listener } from "./listener.ts";
 

@@ -11,8 +11,16 @@ import { type Numbers, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, answerFailure, type Exchange, okReply, publishCut } from "./answer.ts";
-import { BodyCollector, collectBody, requireBody } from "./body.ts";
-import { afterSent, Budget, Lease, overloaded, weightOf } from "./budget.ts";
+import {
+  afterSent,
+  BodyCollector,
+  Budget,
+  collectBody,
+  Lease,
+  overloaded,
+  requireBody,
+  weightOf,
+} from "./body.ts";
 import { type Authenticator, requireJson } from "./head.ts";
 import { notesOf } from "./request-message.ts";
 
@@ -64,25 +72,24 @@ export class Creates {
     if (!place.hold(weightOf(req))) throw overloaded();
     this.count++;
     const bytes = new Lease(this.#bytes, sender.name);
-    const endWhenSent = () =>
-      afterSent(req, res, () => {
-        place.end();
-        bytes.end();
-      });
+    const giveBack = () => {
+      place.hold(0);
+      bytes.hold(0);
+    };
     const lend = (room: number) => bytes.hold(ANSWER_BYTES + COPIES * room);
     const collector = new BodyCollector(this.#bodyBytesMax, declared, lend, (body, failure) => {
       try {
         if (failure !== undefined) throw failure;
         // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
         if (body !== undefined && !res.headersSent) {
-          void this.#store(exchange, this.#parse(exchange, sender, body), endWhenSent);
+          void this.#store(exchange, this.#parse(exchange, sender, body), giveBack);
           return;
         }
         publishCut(req, res);
       } catch (error) {
         answerFailure(exchange, error);
       }
-      endWhenSent();
+      afterSent(req, res, giveBack);
     });
     collector.client = sender.name;
     sendContinue?.();
@@ -93,19 +100,19 @@ export class Creates {
   #parse({ req }: Exchange, sender: VerifiedToken, body: Buffer): NewPlant | Promise<NewPlant> {
     const notes = notesOf(req);
     if (notes !== undefined) notes.bodyBytes = body.length;
+    const tokens = this.#authenticator;
     // The body may arrive long after the head.
-    const isCurrent = () => this.#authenticator.requireCurrent(sender);
     const waiting =
       body.length > LONG_BYTES
-        ? this.#longBodies.pass(passTurns, sender.name).then(isCurrent)
-        : isCurrent();
+        ? this.#longBodies.pass(passTurns, sender.name).then(() => tokens.requireCurrent(sender))
+        : tokens.requireCurrent(sender);
     return waiting?.then(() => parseNewPlant(body)) ?? parseNewPlant(body);
   }
 
   async #store(
     exchange: Exchange,
     parsed: NewPlant | Promise<NewPlant>,
-    endWhenSent: () => void,
+    giveBack: () => void,
   ): Promise<void> {
     try {
       const plant = parsed instanceof Promise ? await parsed : parsed;
@@ -120,7 +127,7 @@ export class Creates {
     } catch (error) {
       answerFailure(exchange, error);
     } finally {
-      endWhenSent();
+      afterSent(exchange.req, exchange.res, giveBack);
     }
   }
 }

@@ -13,7 +13,7 @@ import type { Socket } from "node:net";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
 import type { Scope, TokenVerifier, Verdict, VerifiedToken } from "../core/services.ts";
 import { quote } from "../core/text.ts";
-import { NO_TOKEN } from "./budget.ts";
+import { NO_TOKEN } from "./body.ts";
 
 /** `uri-host [":" port]`, RFC 9110 section 7.2; empty for a target without an authority. */
 const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/;

@@ -17,7 +17,7 @@ import {
 } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import { memoryLeft } from "../memory.ts";
-import { Budget, Lease, NO_TOKEN } from "./budget.ts";
+import { Budget, Lease, NO_TOKEN } from "./body.ts";
 import type { TlsSocket } from "./tls.ts";
 
 export interface ListenOptions {
@@ -98,7 +98,7 @@ export function readFilesMax(): number | undefined {
 /**
  * Limits how many connections a server has open, TLS handshakes included, so that no client takes all.
  * For a new one makes room: if more than half show no good token, the oldest of those, because a good client
- * shows its token at once; else the oldest that its token may not keep, by the rule of http/budget; else
+ * shows its token at once; else the oldest that its token may not keep, by the rule of http/body; else
  * the oldest without a token.
  *
  * @param handshakes what `watchHandshakes` keeps.
@@ -167,7 +167,7 @@ export function limitConnections(
   server.on("connection", (socket: Socket) => {
     strangers.set(socket, socket);
     socket.once("close", () => {
-      kept.get(socket)?.end();
+      kept.get(socket)?.hold(0);
       for (const sockets of [strangers, spare, kept]) sockets.delete(socket);
     });
     while (!hasRoom()) makeRoom();

@@ -9,7 +9,7 @@
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { Gate } from "../core/gate.ts";
 import { type Exchange, publishCut, type Reply, replyHeaders, reportFault } from "./answer.ts";
-import type { ReadLease } from "./budget.ts";
+import type { ReadLease } from "./body.ts";
 import type { Slices } from "./lines.ts";
 import { NDJSON } from "./list-query.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";

@@ -9,7 +9,7 @@ import { hash } from "node:crypto";
 import { Gate } from "../core/gate.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, type Exchange, okReply, publishCut, type Reply } from "./answer.ts";
-import { Budget, Lease, overloaded, ReadLease } from "./budget.ts";
+import { Budget, Lease, overloaded, ReadLease } from "./body.ts";
 import type { Authenticator } from "./head.ts";
 import { FirstLines, readLine, sliceLines } from "./lines.ts";
 import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { IncomingMessage, ServerResponse } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
-import { Budget, Lease } from "../../src/http/budget.ts";
+import { Budget, Lease } from "../../src/http/body.ts";
 import { Connection } from "../../src/http/connections.ts";
 
 const IDLE_MS = 600_000;

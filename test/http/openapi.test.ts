@@ -7,7 +7,7 @@ import { unlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { CreatesInFlight } from "../../src/core/creates-in-flight.ts";
 import { FAILURES } from "../../src/http/answer.ts";
-import { overloaded } from "../../src/http/budget.ts";
+import { overloaded } from "../../src/http/body.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/list-query.ts";
 import { RESOURCES } from "../../src/http/listener.ts";
 import {

@@ -5,7 +5,7 @@ import { syncBuiltinESMExports } from "node:module";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import timers from "node:timers/promises";
-import type { ReadLease } from "../../src/http/budget.ts";
+import type { ReadLease } from "../../src/http/body.ts";
 import type { Slices } from "../../src/http/lines.ts";
 import { ListPace } from "../../src/http/plant-stream.ts";
 import {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { Budget, Lease, NO_TOKEN } from "../../src/http/budget.ts";
+import { Budget, Lease, NO_TOKEN } from "../../src/http/body.ts";
 
 test("a client that is alone is lent half of a budget", () => {
   const budget = new Budget(100);
@@ -35,9 +35,9 @@ test("a need for more than half of a budget finds room only while nothing else i
   const other = new Lease(budget, "b");
   assert.equal(other.hold(26), false);
   assert.equal(other.hold(25), true);
-  lease.end();
+  lease.hold(0);
   assert.equal(new Lease(budget, "a").hold(250), false);
-  other.end();
+  other.hold(0);
   assert.equal(lease.hold(250), true);
 });
 
@@ -57,7 +57,7 @@ test("whatever clients do, one that holds nothing is lent half of what is free",
       assert.ok(free >= 0);
       const other = new Lease(budget, "other");
       assert.equal(other.hold(Math.floor(free / 2)), true);
-      for (const lease of [...leases, other]) lease.end();
+      for (const lease of [...leases, other]) lease.hold(0);
       assert.equal(new Lease(budget, "other").hold(500), true, "all was given back");
     }),
   );
