@@ -2,7 +2,7 @@
  * The tokens of a running server: judged in memory, followed on disk.
  *
  * Invariants. A change of the token log is in force within 2 s, however it was made (appended,
- * edited, replaced by a rename), or no token is accepted (core/followed-tokens): the registry looks at
+ * edited, replaced by a rename), or no token is accepted (core/token): the registry looks at
  * the file ten times a second, because file system events do not report all of those. A look fails if
  * the file cannot be read, also for want of a descriptor, or if a whole line of it is no event; one that
  * hangs does not hold up the process. A file that is missing for half a second means no tokens; until then
@@ -10,8 +10,8 @@
  */
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
-import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
+import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/token.ts";
 import { disk } from "../log/disk.ts";
 import { requestedReads } from "../log/file.ts";
 import { ioError, orIoError } from "../log/system-error.ts";

@@ -6,11 +6,17 @@ import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
-import { LOOK_INTERVAL_MS } from "../core/followed-tokens.ts";
 import { scanJson } from "../core/json.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { cut } from "../core/text.ts";
-import { decodeTokenRecord, encodeTokens, formatTime, isLive, TIMES } from "../core/token.ts";
+import {
+  decodeTokenRecord,
+  encodeTokens,
+  formatTime,
+  isLive,
+  LOOK_INTERVAL_MS,
+  TIMES,
+} from "../core/token.ts";
 import {
   createToken,
   listTokens,

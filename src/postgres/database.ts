@@ -16,9 +16,9 @@ import { setMaxListeners } from "node:events";
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { ageMs, type Moment, VERDICT_MS } from "../core/followed-tokens.ts";
 import { Gate } from "../core/gate.ts";
 import type { DatabaseStatus } from "../core/services.ts";
+import { ageMs, type Moment, VERDICT_MS } from "../core/token.ts";
 import {
   Connection,
   DatabaseFault,

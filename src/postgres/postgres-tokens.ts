@@ -2,16 +2,15 @@
  * The token check of a server over a database: judged in memory, followed twice a second.
  *
  * Invariants. A change of the tokens is in force within 2 s on every server, or no token is accepted
- * (core/followed-tokens). A look writes the server's own row of `plant_leases` and returns the version
+ * (core/token). A look writes the server's own row of `plant_leases` and returns the version
  * of the tokens, in one statement. So a primary that was replaced is believed for 2 s at most, if it has
  * a synchronous standby: it can commit no more.
  */
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { isLive } from "../core/token.ts";
+import { FollowedTokens, isLive, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/token.ts";
 import { DatabaseFault } from "./connection.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { writeSettings } from "./schema.ts";

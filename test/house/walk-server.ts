@@ -9,7 +9,7 @@
 import inspector, { type Profiler } from "node:inspector";
 import { findSourceMap } from "node:module";
 import timers from "node:timers";
-import { LOOK_INTERVAL_MS } from "../../src/core/followed-tokens.ts";
+import { LOOK_INTERVAL_MS } from "../../src/core/token.ts";
 import type { Called } from "./walks.ts";
 
 const SRC = new URL("../../src/", import.meta.url).href;

@@ -266,7 +266,7 @@ test("without subscribers the clock is read only to gather a batch, and to judge
     readers.some((reader) => reader.includes("#gather")),
     "a batch was gathered",
   );
-  for (const reader of readers) assert.match(reader, /#gather .*writer\.ts|followed-tokens\.ts/);
+  for (const reader of readers) assert.match(reader, /#gather .*writer\.ts|core\/token\.ts/);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   assert.equal((await service.post(BODY)).status, 200);
   await until("it is published", () => messages.length === 1);

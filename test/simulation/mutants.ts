@@ -248,7 +248,7 @@ a request with a token waits as long as a look: token late
 -     waitMs: VERDICT_MS,
 +     waitMs: 1e9,
 
-core/followed-tokens.ts
+core/token.ts
 a verdict has no age: token accepted
 - wallMs) < VERDICT_MS;
 + wallMs) >= 0;

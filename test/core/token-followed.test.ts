@@ -1,8 +1,14 @@
 /** How old a verdict may be, and who waits for a look, by a clock that the test sets. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ageMs, type Clock, FollowedTokens } from "../../src/core/followed-tokens.ts";
-import { formatToken, hashToken, type TokenRecord } from "../../src/core/token.ts";
+import {
+  ageMs,
+  type Clock,
+  FollowedTokens,
+  formatToken,
+  hashToken,
+  type TokenRecord,
+} from "../../src/core/token.ts";
 
 const HOUR_MS = 3_600_000;
 const WAIT_MS = 3000;
