@@ -7,8 +7,9 @@
  * request is carried out, and at most one more is kept in memory.
  */
 
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import tls from "node:tls";
 import type { PlantStoreError } from "../core/errors.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
 import { afterAnswer, closeAfter, ignoreFollowing, isLastAnswer } from "./answer.ts";
@@ -86,7 +87,29 @@ export class Connections {
     this.#lookMs = options.connectionCheckIntervalMs ?? CONNECTION_CHECK_MS;
   }
 
-  add(socket: Socket): void {
+  /** Takes over the connections of a server, and looks at them while it listens. */
+  attach(server: Server): void {
+    server.on("listening", () => this.#startLooking());
+    server.on("close", () => clearInterval(this.#looking));
+    const connected = server instanceof tls.Server ? "secureConnection" : "connection";
+    server.on(connected, (socket: Socket) => this.#add(socket));
+    server.on("request", (req, res) => this.#handle(req, res));
+    // An unknown expectation: the listener answers 417 in its order of faults.
+    server.on("checkExpectation", (req, res) => this.#handle(req, res));
+    server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
+      this.#handle(req, res, () => res.writeContinue());
+    });
+    server.on("connect", (_req, socket: Socket) => {
+      socket.on("error", () => {}); // Node has let go of it
+      const fault = { code: "HPE_INVALID_METHOD", reason: "this server opens no tunnels" };
+      this.refuse(socket, Object.assign(new Error(), fault)); // as its parser reports one
+    });
+    server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+      this.refuse(socket as Socket, error);
+    });
+  }
+
+  #add(socket: Socket): void {
     const lend = () => new Lease(this.#waitingBudget, this.#handler.clientOn?.(socket) ?? NO_TOKEN);
     const connection = new Connection(socket, this.#limits, lend);
     this.#connections.set(socket, connection);
@@ -97,7 +120,7 @@ export class Connections {
   }
 
   /** Carries a request out, unless its connection closes after an earlier one. */
-  handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
+  #handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
     const { socket } = req;
     const connection = this.#connections.get(socket);
     if (connection === undefined) return;
@@ -144,15 +167,11 @@ export class Connections {
     } else if (!isLastAnswer(res)) req.socket.destroy();
   }
 
-  /** Looks at every connection again and again, until `stopLooking`. */
-  startLooking(lookMs = this.#lookMs): void {
-    this.stopLooking();
+  /** Looks at every connection again and again. */
+  #startLooking(lookMs = this.#lookMs): void {
+    clearInterval(this.#looking);
     // After the poll phase: what has arrived by now is read first.
     this.#looking = setInterval(() => setImmediate(() => this.#look()), lookMs).unref();
-  }
-
-  stopLooking(): void {
-    clearInterval(this.#looking);
   }
 
   #look(): void {
@@ -180,7 +199,7 @@ export class Connections {
     // What came before does not count.
     for (const connection of this.#connections.values()) connection.look();
     this.#isDraining = true;
-    this.startLooking(DRAIN_LOOK_MS);
+    this.#startLooking(DRAIN_LOOK_MS);
   }
 
   /** Cuts every connection: Node's server waits even for those of CONNECT, which it let go of. */

@@ -4,7 +4,7 @@
  * Invariant: every failure that can still be written has the Error body, including the faults that
  * Node's parser raises (see http/connections).
  */
-import http, { IncomingMessage, type Server, type ServerResponse } from "node:http";
+import http, { IncomingMessage, type Server } from "node:http";
 import net, { type Socket } from "node:net";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
@@ -172,25 +172,8 @@ export function createServer(
   // 9.6). Node does not document the switch.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.on("listening", () => {
-    connections.startLooking();
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
   });
-  server.on("close", () => connections.stopLooking());
-  const connected = tls === undefined ? "connection" : "secureConnection";
-  server.on(connected, (socket: Socket) => connections.add(socket));
-  server.on("request", (req, res) => connections.handle(req, res));
-  // An unknown expectation: the listener answers 417 in its order of faults.
-  server.on("checkExpectation", (req, res) => connections.handle(req, res));
-  server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
-    connections.handle(req, res, () => res.writeContinue());
-  });
-  server.on("connect", (_req, socket: Socket) => {
-    socket.on("error", () => {}); // Node has let go of it
-    const fault = { code: "HPE_INVALID_METHOD", reason: "this server opens no tunnels" };
-    connections.refuse(socket, Object.assign(new Error(), fault)); // as its parser reports one
-  });
-  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
-    connections.refuse(socket as Socket, error);
-  });
+  connections.attach(server);
   return server;
 }
