@@ -7,7 +7,7 @@
 import { STATUS_CODES } from "node:http";
 import type { RequestErrorCode } from "../core/errors.ts";
 import { FAILURES } from "./answer.ts";
-import { LIMIT_DEFAULT, LIMIT_MAX } from "./list-query.ts";
+import { LIMIT_DEFAULT, LIMIT_MAX } from "./reads.ts";
 
 const ADDITION = { "x-addition": true };
 

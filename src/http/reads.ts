@@ -1,19 +1,29 @@
 /**
- * The operations that read: one plant, a page of plants, or a stream of all (http/plant-stream).
+ * The operations that read: one plant, a page of plants, or a stream of all (http/stream).
  *
  * They are additions to the interface, for tokens with the scope `read`. Each operation passes on lines
  * of the store, and neither parses nor encodes them. An answer to HEAD and a 304 have no body, but the
  * line is read for them, too. The tag of a plant is a hash of the bytes that its line has now.
  */
 import { hash } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
+import { INT64_MAX, INT64_MIN, parseCanonicalInt64 } from "../core/int64.ts";
+import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
+import { cut, encodeJsonString } from "../core/text.ts";
 import { answer, type Exchange, okReply, publishCut, type Reply } from "./answer.ts";
 import { Budget, Lease, overloaded, ReadLease } from "./body.ts";
 import type { Authenticator } from "./head.ts";
-import { FirstLines, readLine, sliceLines } from "./lines.ts";
-import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
-import { type CreateCounts, ListPace, sendStream } from "./plant-stream.ts";
+import {
+  type CreateCounts,
+  FirstLines,
+  ListPace,
+  NDJSON,
+  sendStream,
+  sliceLines,
+} from "./stream.ts";
 
 /**
  * A plant is read before its length is known, so the plants that are read at once are limited. Our store
@@ -30,6 +40,9 @@ const LIST_BYTES = 256 * 1024;
 const PAGE_BYTES_MAX = 1024 * 1024;
 /** How a line begins. */
 const ID_AFTER = '{"id":';
+
+export const LIMIT_DEFAULT = 100;
+export const LIMIT_MAX = 1000;
 
 export class Reads {
   readonly #plants: PlantService;
@@ -61,7 +74,12 @@ export class Reads {
     const ifNoneMatch = req.headers["if-none-match"];
     try {
       const reply = await lease.readIn(this.#plantGate, async () => {
-        const line = await readLine(this.#plants, id);
+        const plants = this.#plants;
+        const found = await (plants.getLine === undefined ? plants.get(id) : plants.getLine(id));
+        if (found === undefined) {
+          throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
+        }
+        const line = "id" in found ? Buffer.from(encodeNewPlant(found)) : found;
         lease.hold(LINE_COPIES * line.length);
         return plantReply(line, ifNoneMatch);
       });
@@ -142,4 +160,65 @@ function pageReply(lines: readonly Uint8Array[], { countMax, hasMore }: FirstLin
   if (!/^-?\d+$/.test(id)) throw new Error("listLines: expected lines that begin with the id");
   // Relative (RFC 3986 section 5.3), so that it is right through a proxy that serves another path.
   return okReply(body, { Link: `<?limit=${countMax}&after=${id}>; rel="next"` });
+}
+
+/**
+ * What a list asks for. Other parameters are ignored.
+ *
+ * The cursor is an id, because ids never change: it stays good after a repair or a restore, which
+ * move the bytes of the log, works with any store, and a client can take it from the last plant it
+ * has.
+ */
+interface ListQuery {
+  readonly limit: number | undefined;
+  readonly after: bigint | undefined;
+}
+
+/** @throws PlantStoreError `invalid_query`; the message names every fault. */
+export function parseListQuery(target: string): ListQuery {
+  const parameters = new URLSearchParams(/\?(.*)/s.exec(target)?.[1]);
+  const faults: string[] = [];
+  const read = <T>(name: string, parse: (text: string) => T | undefined, expected: string) => {
+    const texts = parameters.getAll(name);
+    if (texts.length === 0) return undefined;
+    const text = texts.join(); // several are no number
+    const value = parse(text);
+    const got = encodeJsonString(cut(text));
+    if (value === undefined) faults.push(`${name}: expected ${expected}, got ${got}`);
+    return value;
+  };
+  const limit = read("limit", parseLimit, `one whole number from 1 to ${LIMIT_MAX}`);
+  const after = read("after", parseCanonicalInt64, `one id from ${INT64_MIN} to ${INT64_MAX}`);
+  if (faults.length > 0) throw new PlantStoreError("invalid_query", faults.join("; "));
+  return { limit, after };
+}
+
+function parseLimit(text: string): number | undefined {
+  const limit = Number(text);
+  return /^[1-9][0-9]{0,3}$/.test(text) && limit <= LIMIT_MAX ? limit : undefined;
+}
+
+/** Whether the client prefers a stream to a page, and could notice that it was cut. */
+export function wantsStream({ headers, httpVersion }: IncomingMessage): boolean {
+  const { accept = "" } = headers;
+  return httpVersion !== "1.0" && qualityOf(accept, NDJSON) > qualityOf(accept, "application/json");
+}
+
+const QUALITY = /^[ \t]*q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*$/i;
+
+/**
+ * The quality of a media type by RFC 9110 section 12.5.1: that of the most exact range that fits
+ * it. If no range fits, it is 0, but no request fails because of that (section 12.4.1).
+ */
+function qualityOf(accept: string, type: string): number {
+  const ranges = [type, type.replace(/\/.*/, "/*"), "*/*"]; // the most exact one first
+  const qualities: number[] = [];
+  for (const [part] of accept.matchAll(/[^,]{3,}/g)) {
+    const [range = "", ...parameters] = part.split(";");
+    const rank = ranges.indexOf(range.trim().toLowerCase());
+    if (rank < 0) continue;
+    const given = parameters.map((text) => QUALITY.exec(text)?.[1]).find((text) => text);
+    qualities[rank] ??= Number(given ?? 1);
+  }
+  return qualities.find((quality) => quality !== undefined) ?? 0;
 }

@@ -12,9 +12,8 @@ import {
   requireExpectation,
   requireJson,
 } from "../../src/http/head.ts";
-import { parseListQuery, wantsStream } from "../../src/http/list-query.ts";
 import { Cors, findRoute } from "../../src/http/listener.ts";
-import { plantReply } from "../../src/http/reads.ts";
+import { parseListQuery, plantReply, wantsStream } from "../../src/http/reads.ts";
 import { nameRequest, pathOf } from "../../src/http/request-message.ts";
 
 function requestWith(name: string, value: string): IncomingMessage {

@@ -8,8 +8,8 @@ import { type TestContext, test } from "node:test";
 import { CreatesInFlight } from "../../src/core/creates-in-flight.ts";
 import { FAILURES } from "../../src/http/answer.ts";
 import { overloaded } from "../../src/http/body.ts";
-import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/list-query.ts";
 import { RESOURCES } from "../../src/http/listener.ts";
+import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/reads.ts";
 import {
   OPENAPI,
   PlantServer,

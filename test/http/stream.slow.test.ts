@@ -6,8 +6,7 @@ import net from "node:net";
 import { type TestContext, test } from "node:test";
 import timers from "node:timers/promises";
 import type { ReadLease } from "../../src/http/body.ts";
-import type { Slices } from "../../src/http/lines.ts";
-import { ListPace } from "../../src/http/plant-stream.ts";
+import { ListPace, type Slices } from "../../src/http/stream.ts";
 import {
   createRequestListener,
   type ListOptions,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { wantsStream } from "../../src/http/list-query.ts";
+import { wantsStream } from "../../src/http/reads.ts";
 
 const CASES: readonly [accept: string | undefined, isPreferred: boolean][] = [
   [undefined, false],

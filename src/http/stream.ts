@@ -1,5 +1,6 @@
 /**
- * All plants as a stream of JSON lines (`application/x-ndjson`).
+ * The lines of a list, in slices of whole lines: those of a store that has lines, else encoded here. And
+ * all plants as a stream of them (`application/x-ndjson`).
  *
  * A stream holds one slice, and reads the next one when the socket has taken it. So a stream that the
  * client does not read holds its lease and no more, and reading ends when the client leaves. The
@@ -8,11 +9,13 @@
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { Gate } from "../core/gate.ts";
+import { encodeLines } from "../core/plant.ts";
+import type { PlantService } from "../core/services.ts";
 import { type Exchange, publishCut, type Reply, replyHeaders, reportFault } from "./answer.ts";
 import type { ReadLease } from "./body.ts";
-import type { Slices } from "./lines.ts";
-import { NDJSON } from "./list-query.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
+
+export const NDJSON = "application/x-ndjson";
 
 /** The body has no length, and follows. */
 const BEGINNING: Reply = {
@@ -125,4 +128,57 @@ export async function sendStream(
   }
   if (hasBegun) publishAnswer({ status: 200, cut: !isWhole, sentBytes }, requestId, req);
   else publishCut(req, res);
+}
+
+const LINE_FEED = 0x0a;
+
+/** An empty slice means that work found no plant. */
+export type Slices = AsyncGenerator<Uint8Array, undefined>;
+
+/** The first lines of a list: up to a number of them, or until they have a number of bytes. */
+export class FirstLines {
+  count = 0;
+  bytes = 0;
+  /** Whether a line came that is not wanted. */
+  hasMore = false;
+  readonly countMax: number;
+  readonly #bytesMax: number;
+
+  constructor(countMax: number, bytesMax = Number.POSITIVE_INFINITY) {
+    this.countMax = countMax;
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Returns the lines of a slice that are wanted. */
+  take(slice: Uint8Array): Uint8Array {
+    let end = 0;
+    while (end < slice.length && this.count < this.countMax && this.bytes < this.#bytesMax) {
+      const start = end;
+      end = slice.indexOf(LINE_FEED, start) + 1;
+      this.count++;
+      this.bytes += end - start;
+    }
+    this.hasMore = end < slice.length;
+    return slice.subarray(0, end);
+  }
+}
+
+/**
+ * @param wanted all lines if it is absent; it takes note of the slices that were yielded.
+ * @throws Error if the store yields a slice that does not end with a line feed, and as `PlantService.list`.
+ */
+export async function* sliceLines(
+  plants: PlantService,
+  after: bigint | undefined,
+  wanted?: FirstLines,
+): Slices {
+  const lines =
+    plants.listLines?.({ after }) ?? encodeLines(plants.list({ after }), wanted?.countMax);
+  for await (const slice of lines) {
+    if ((slice.at(-1) ?? LINE_FEED) !== LINE_FEED) {
+      throw new Error("listLines: expected slices of whole lines, got one without its line feed");
+    }
+    yield wanted === undefined ? slice : wanted.take(slice);
+    if (wanted?.hasMore === true) break;
+  }
 }
