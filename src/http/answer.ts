@@ -17,8 +17,7 @@ import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
 import type { Scope } from "../core/services.ts";
 import { encodeJsonString } from "../core/text.ts";
-import { peerOf } from "./client-address.ts";
-import { nameRequest, publishAnswer } from "./request-message.ts";
+import { type Noted, nameRequest, peerOf, publishAnswer } from "./request-message.ts";
 
 export interface Reply {
   readonly status: number;
@@ -207,6 +206,8 @@ export interface Exchange {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
   readonly lingering: Lingering;
+  /** What is published about it, so far. */
+  readonly notes?: Noted | undefined;
   /** Called before the body is read, if the client waits for that. */
   readonly sendContinue?: (() => void) | undefined;
   readonly onError?: OnError;

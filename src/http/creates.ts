@@ -22,7 +22,6 @@ import {
   weightOf,
 } from "./body.ts";
 import { type Authenticator, requireJson } from "./head.ts";
-import { notesOf } from "./request-message.ts";
 
 /**
  * What a body becomes: its text and its record, then its answer and a copy on the way to the socket. An
@@ -97,8 +96,7 @@ export class Creates {
   }
 
   /** Not in `#store`: an async function would keep the body until the plant is durable. */
-  #parse({ req }: Exchange, sender: VerifiedToken, body: Buffer): NewPlant | Promise<NewPlant> {
-    const notes = notesOf(req);
+  #parse({ notes }: Exchange, sender: VerifiedToken, body: Buffer): NewPlant | Promise<NewPlant> {
     if (notes !== undefined) notes.bodyBytes = body.length;
     const tokens = this.#authenticator;
     // The body may arrive long after the head.

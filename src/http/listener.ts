@@ -36,7 +36,7 @@ import {
 import { Creates } from "./creates.ts";
 import { Authenticator, findLengthFault, insufficientScope, requireExpectation } from "./head.ts";
 import { Reads } from "./reads.ts";
-import { noteArrival, notesOf, pathOf } from "./request-message.ts";
+import { noteArrival, pathOf } from "./request-message.ts";
 
 export interface ListenerOptions {
   /** The store of the plants; the caller closes it. */
@@ -163,9 +163,9 @@ export class Listener {
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
     if (res.headersSent) return; // by other code of the server around this listener
-    noteArrival(req, this.#trusted);
+    const notes = noteArrival(req, this.#trusted);
     const { lingering } = this;
-    const exchange = { req, res, lingering, sendContinue, onError: this.#onError };
+    const exchange = { req, res, lingering, notes, sendContinue, onError: this.#onError };
     const { upgrade, connection = "" } = req.headers;
     if (upgrade !== undefined && /upgrade/i.test(connection)) {
       // Node's parser drops the rest of the packet with such an offer, and takes the next one for a
@@ -192,9 +192,8 @@ export class Listener {
 
   /** Finds the operation, judges what is common to all operations, and carries it out. */
   #admit(exchange: Exchange, sender: VerifiedToken): Promise<void> | undefined {
-    const { req, res } = exchange;
+    const { req, res, notes } = exchange;
     if (res.headersSent) return undefined; // a timeout, while the token was looked up
-    const notes = notesOf(req);
     if (notes !== undefined) notes.token = sender.name;
     const route = findRoute(req.url ?? "", this.#basePath);
     if (route === undefined) throw notFound(this.#basePath, req.url ?? "");

@@ -11,8 +11,7 @@ import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodeReply, errorReply } from "./answer.ts";
-import { peerOf } from "./client-address.ts";
-import { nameRequest, publishAnswer } from "./request-message.ts";
+import { nameRequest, peerOf, publishAnswer } from "./request-message.ts";
 
 /** A certificate and its private key, both as PEM. */
 export interface TlsOptions {

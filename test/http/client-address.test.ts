@@ -5,7 +5,7 @@ import http, { type RequestListener } from "node:http";
 import net, { BlockList } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { peerOf } from "../../src/http/client-address.ts";
+import { peerOf } from "../../src/http/request-message.ts";
 import {
   createRequestListener,
   type PlantService,
