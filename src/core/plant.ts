@@ -131,14 +131,20 @@ export function validateNewPlant({ id, name, tag }: NewPlant): NewPlant {
   return newPlant(id, name, tag);
 }
 
-/** `{"name":…[,"tag":…]}`: the answer of the create operation. @internal */
-export function encodePlant(plant: Plant): string {
-  return `{${encodeMembers(plant)}}`;
+/**
+ * `{"name":…[,"tag":…]}`: the answer of the create operation.
+ *
+ * @param start what comes before the name.
+ * @internal
+ */
+export function encodePlant({ name, tag }: Plant, start = "{"): string {
+  const named = `${start}"name":${encodeJsonString(name)}`;
+  return tag === undefined ? `${named}}` : `${named},"tag":${encodeJsonString(tag)}}`;
 }
 
 /** `{"id":…,"name":…[,"tag":…]}`: one line of the log, without its line feed. @internal */
 export function encodeNewPlant(plant: NewPlant): string {
-  return `{"id":${plant.id},${encodeMembers(plant)}}`;
+  return encodePlant(plant, `{"id":${plant.id},`);
 }
 
 /**
@@ -190,11 +196,6 @@ export function assertPlantSize({ id, name, tag }: NewPlant): void {
 /** Whether two plants are equal; an absent tag differs from an empty one. @internal */
 export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
   return a.id === b.id && a.name === b.name && a.tag === b.tag;
-}
-
-function encodeMembers({ name, tag }: Plant): string {
-  const member = `"name":${encodeJsonString(name)}`;
-  return tag === undefined ? member : `${member},"tag":${encodeJsonString(tag)}`;
 }
 
 function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
