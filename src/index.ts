@@ -47,9 +47,12 @@ export type {
   VerifiedToken,
 } from "./core/services.ts";
 export { isLive, type NewToken, type TokenRecord } from "./core/token.ts";
-export type { ListenOptions } from "./http/listen.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { OPENAPI } from "./http/openapi.ts";
-export { PlantServer, type ServerOptions } from "./http/server.ts";
-export type { TlsOptions } from "./http/tls.ts";
+export {
+  type ListenOptions,
+  PlantServer,
+  type ServerOptions,
+  type TlsOptions,
+} from "./http/server.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";

@@ -3,7 +3,7 @@
  * Names never change, as error numbers do not; those of the process are known to dashboards.
  */
 import { readdirSync } from "node:fs";
-import { readFilesMax } from "../http/listen.ts";
+import { readFilesMax } from "../http/server.ts";
 import { Histogram, type Recorder } from "./recorder.ts";
 import { judgeState, type Sources, STATES } from "./status.ts";
 

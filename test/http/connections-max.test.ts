@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { syncBuiltinESMExports } from "node:module";
 import { describe, type TestContext, test } from "node:test";
 import v8, { getHeapStatistics } from "node:v8";
-import { connectionsThatFit } from "../../src/http/listen.ts";
+import { connectionsThatFit } from "../../src/http/server.ts";
 import { createToken, type DropMessage, PlantServer } from "../../src/index.ts";
 import { startAdmin } from "../support/admin.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";

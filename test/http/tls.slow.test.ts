@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
 import { promisify } from "node:util";
-import { createTlsServer, watchHandshakes } from "../../src/http/tls.ts";
+import { createTlsServer, watchHandshakes } from "../../src/http/server.ts";
 import type { RequestMessage } from "../../src/index.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
