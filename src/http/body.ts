@@ -248,35 +248,38 @@ function touchedBody(): PlantStoreError {
  */
 type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void;
 
+/**
+ * What a body becomes: its text and its record, then its answer and a copy on the way to the socket. An
+ * answer may be three times as long as its body (U+0085 becomes an escape), and so may a record.
+ */
+const COPIES = 3;
+/** About the most that an answer without a plant takes, with its head: messages are cut. */
+const ANSWER_BYTES = 1024;
 const NOTHING = Buffer.alloc(0);
 
 /** Puts a body together from chunks, within the limits. */
 export class BodyCollector {
   /** Whether the handler was called: nothing more is wanted. */
   isDone = false;
-  /** Whose body it is: clients take turns. */
-  client = "";
+  /** Of the memory that the body takes. Clients take turns. */
+  readonly lease: Pick<Lease, "client" | "hold">;
   readonly #bytesMax: number;
   readonly #declared: number;
-  readonly #lend: (room: number) => boolean;
   readonly #onEnd: BodyHandler;
   /** Its first `#size` bytes are the body so far. */
   #body: Buffer = NOTHING;
   #size = 0;
 
-  /**
-   * @param declared how many bytes are announced; 0 if that is not known.
-   * @param lend lends the room that the body takes from now on, in bytes; false if there is none.
-   */
+  /** @param declared how many bytes are announced; 0 if that is not known. */
   constructor(
     bytesMax: number,
     declared: number,
-    lend: (room: number) => boolean,
+    lease: Pick<Lease, "client" | "hold">,
     onEnd: BodyHandler,
   ) {
     this.#bytesMax = bytesMax;
     this.#declared = declared;
-    this.#lend = lend;
+    this.lease = lease;
     this.#onEnd = onEnd;
   }
 
@@ -304,7 +307,7 @@ export class BodyCollector {
     if (start === 0 || end > this.#body.length) {
       // Lent from the first piece on: a refusal comes before the body is sent.
       const room = end <= this.#declared ? this.#declared : start === 0 ? end : 2 * end;
-      if (!this.#lend(room)) return false;
+      if (!this.lease.hold(ANSWER_BYTES + COPIES * room)) return false;
       const body = start === 0 ? chunk : Buffer.allocUnsafe(room);
       this.#body.copy(body, 0, 0, start);
       this.#body = body;
@@ -387,7 +390,7 @@ export class DirectRequest extends IncomingMessage {
     else {
       collector.add(chunk);
       if (collector.isDone) this.collector = undefined;
-      if (++this.#pieces === PIECES_MAX) void this.#rest(collector.client);
+      if (++this.#pieces === PIECES_MAX) void this.#rest(collector.lease.client);
     }
     return true;
   }

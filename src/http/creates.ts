@@ -23,13 +23,6 @@ import {
 } from "./body.ts";
 import { type Authenticator, requireJson } from "./head.ts";
 
-/**
- * What a body becomes: its text and its record, then its answer and a copy on the way to the socket. An
- * answer may be three times as long as its body (U+0085 becomes an escape), and so may a record.
- */
-const COPIES = 3;
-/** About the most that an answer without a plant takes, with its head: messages are cut. */
-const ANSWER_BYTES = 1024;
 /** A longer body may take 40 ms a MiB: other requests come in between. */
 const LONG_BYTES = 32 * 1024;
 /** Turns of the event loop before each: Node accepts one connection in a turn. */
@@ -75,8 +68,7 @@ export class Creates {
       place.hold(0);
       bytes.hold(0);
     };
-    const lend = (room: number) => bytes.hold(ANSWER_BYTES + COPIES * room);
-    const collector = new BodyCollector(this.#bodyBytesMax, declared, lend, (body, failure) => {
+    const collector = new BodyCollector(this.#bodyBytesMax, declared, bytes, (body, failure) => {
       try {
         if (failure !== undefined) throw failure;
         // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
@@ -90,7 +82,6 @@ export class Creates {
       }
       afterSent(req, res, giveBack);
     });
-    collector.client = sender.name;
     sendContinue?.();
     collectBody(req, collector);
   }
