@@ -305,6 +305,7 @@ export class Edits {
       else if (how === "mend tokens") this.mendTokens(folder);
       else {
         const erase = number % 2 === 0 ? "edit" : "replace";
+        folder.mayHaveTokenMark = true; // between two reads of a command
         this.#others[erase](folder.tokenPath, withoutLine(bytes, state.hash));
       }
     } finally {

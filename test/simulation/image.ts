@@ -73,7 +73,9 @@ export function parsePlant(line: string): Pick<ImagePlant, "id" | "content"> | u
       BigInt.asIntN(64, BigInt(id)) === BigInt(id) &&
       typeof name === "string" &&
       ["string", "undefined"].includes(typeof tag);
-    return isPlant && !line.includes("\ufffd") ? { id, content: contentOf(name, tag) } : undefined;
+    // A cut that mixes what others wrote over each other may repeat a member.
+    const isStrict = !line.includes("\ufffd") && !/"(id|name|tag)"\s*:.*"\1"\s*:/s.test(line);
+    return isPlant && isStrict ? { id, content: contentOf(name, tag) } : undefined;
   } catch {
     return undefined;
   }

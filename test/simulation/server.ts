@@ -128,7 +128,7 @@ export class Server {
         this.isIntruded ||
         folder.hasLost ||
         folder.isRotten ||
-        (hasTokens && (folder.hasBadTokens || this.hasEditedTokens)),
+        (hasTokens && (folder.hasBadTokens || folder.hasLostTokens || this.hasEditedTokens)),
     };
     if (isExcused[code] === true) return code;
     const isNeedless =
