@@ -12,9 +12,8 @@ import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/token.ts";
-import { disk } from "../log/disk.ts";
+import { disk, ioError, orIoError } from "../log/disk.ts";
 import { requestedReads } from "../log/file.ts";
-import { ioError, orIoError } from "../log/system-error.ts";
 import { syncTokens, TokenReader, tokenPath } from "./token-reader.ts";
 
 /** A file that is missing for this long means no tokens. */

@@ -13,10 +13,9 @@ import path from "node:path";
 import { crc32 } from "node:zlib";
 import { clock, type Timer } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
-import { disk } from "./disk.ts";
+import { disk, ioError, orIoError, systemCode } from "./disk.ts";
 import { LogFile } from "./file.ts";
 import { exists, removeLeftover, useAndClose } from "./folder.ts";
-import { ioError, orIoError, systemCode } from "./system-error.ts";
 
 export interface Checkpoint {
   /** The length of the log; a line starts there. */

@@ -1,6 +1,7 @@
 /**
  * The port to files and folders: the few operations that the store needs of a disk, each named for what it
- * promises, and their implementation by `node:fs`.
+ * promises; their implementation by `node:fs`; and the errors of the system in words for the operator. Knows
+ * no logs.
  *
  * Invariants. Only `append`, `sync` and `syncFolder` promise that something survives a power cut; all else
  * is seen by every process at once, and may be lost. `append` covers its own bytes and the length of the
@@ -11,7 +12,8 @@
  */
 import fs from "node:fs";
 import fsPromises, { type FileHandle } from "node:fs/promises";
-import { systemCode } from "./system-error.ts";
+import os from "node:os";
+import { PlantStoreError } from "../core/errors.ts";
 
 /** What the system knows of a file or a folder. */
 export type FileState = Pick<
@@ -317,4 +319,41 @@ export let disk: Disk = new SystemDisk();
 /** For a simulation. @internal */
 export function replaceDisk(other: Disk): void {
   disk = other;
+}
+
+/** An `io_error`: the action that failed, and in words why. */
+export function ioError(action: string, cause: unknown): PlantStoreError {
+  return new PlantStoreError("io_error", `${action}: ${describeSystemError(cause)}`, { cause });
+}
+
+/** Turns what the work rejects with into an `io_error`, unless it is a `PlantStoreError`. */
+export async function orIoError<T>(action: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    throw cause instanceof PlantStoreError ? cause : ioError(action, cause);
+  }
+}
+
+/** The code of the system error (`ENOENT`), if it is one. */
+export function systemCode(error: unknown): string | undefined {
+  return (error as NodeJS.ErrnoException | undefined)?.code;
+}
+
+/** "no space left on device (ENOSPC)" rather than Node's line with call and path. */
+export function describeSystemError(cause: unknown): string {
+  if (!(cause instanceof Error)) return String(cause);
+  const { code, errno } = cause as NodeJS.ErrnoException;
+  if (errno === -EDQUOT) return "disk quota exceeded (EDQUOT)";
+  // Node's own calls say "CODE: words, call"; its sockets "call CODE: words path".
+  const words = /^(?:\w+ )?[A-Z0-9]+: ([^,/]*?)(?:,| \/|$)/.exec(cause.message)?.[1];
+  return code !== undefined && words !== undefined ? `${words} (${code})` : cause.message;
+}
+
+const { EDQUOT, EFBIG, ENOSPC } = os.constants.errno;
+
+/** Whether the system had no room. By number: libuv has no name for EDQUOT. */
+export function isRefusal(cause: unknown): boolean {
+  const errno = (cause as NodeJS.ErrnoException | undefined)?.errno;
+  return errno === -ENOSPC || errno === -EDQUOT || errno === -EFBIG;
 }

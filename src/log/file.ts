@@ -10,10 +10,20 @@ import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import { disk, type FileState, isSameFile, type OpenFile, type WritableFile } from "./disk.ts";
+import {
+  describeSystemError,
+  disk,
+  type FileState,
+  ioError,
+  isRefusal,
+  isSameFile,
+  type OpenFile,
+  orIoError,
+  systemCode,
+  type WritableFile,
+} from "./disk.ts";
 import { syncFolderAndName } from "./folder.ts";
 import { LINE_FEED } from "./format.ts";
-import { describeSystemError, ioError, isRefusal, orIoError, systemCode } from "./system-error.ts";
 
 /**
  * The outcome of an append. `refused`: the system had no room (disk full, quota, size limit), and the

@@ -5,8 +5,7 @@
  */
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
-import { disk, type FileState } from "./disk.ts";
-import { ioError, orIoError, systemCode } from "./system-error.ts";
+import { disk, type FileState, ioError, orIoError, systemCode } from "./disk.ts";
 
 /** Does some work with a resource, and closes it, also if the work rejects. */
 export async function useAndClose<T extends { close(): Promise<void> }, R>(

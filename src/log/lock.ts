@@ -26,8 +26,8 @@ import path from "node:path";
 import { clock, sleep, type Timer } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
+import { describeSystemError, ioError, orIoError, systemCode } from "./disk.ts";
 import { unreliableFileSystem } from "./folder.ts";
-import { describeSystemError, ioError, orIoError, systemCode } from "./system-error.ts";
 
 /** The answer of a holder: one line of JSON, at most 4 KiB, within 1 s. */
 interface LockHolder {

@@ -10,12 +10,11 @@
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { NUMBER_OPTIONS } from "../core/options.ts";
-import { disk } from "./disk.ts";
+import { disk, orIoError } from "./disk.ts";
 import { type ByteRange, LogFile } from "./file.ts";
 import { removeLeftover } from "./folder.ts";
 import { isBlank, LINE_FEED, type LinePosition } from "./format.ts";
 import { endOfLines, readTail } from "./reader.ts";
-import { orIoError } from "./system-error.ts";
 
 /** The most bytes of records that a batch holds before its last record. */
 export const BATCH_BYTES_LIMIT = NUMBER_OPTIONS.batchBytesMax.max;

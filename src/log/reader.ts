@@ -6,9 +6,9 @@
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { RECORD_BYTES_MAX } from "../core/options.ts";
+import { ioError } from "./disk.ts";
 import type { LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, type LinePosition, markLength } from "./format.ts";
-import { ioError } from "./system-error.ts";
 
 /** Smaller blocks make a start slower. */
 const BLOCK_BYTES = 1024 * 1024;

@@ -14,11 +14,10 @@ import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, EMPTY_LOG, isUnsynced, markSynced, markUnsynced } from "./checkpoint.ts";
-import { disk } from "./disk.ts";
+import { describeSystemError, disk, ioError, orIoError, systemCode } from "./disk.ts";
 import { LogFile } from "./file.ts";
 import { removeLeftover, renameDurably, syncFolderAndName, useAndClose } from "./folder.ts";
 import { earliestBatchStart } from "./mend.ts";
-import { describeSystemError, ioError, orIoError, systemCode } from "./system-error.ts";
 
 const CHUNK_BYTES = 1024 * 1024;
 

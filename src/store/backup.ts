@@ -17,7 +17,7 @@ import {
   readCheckpoint,
   writeCheckpoint,
 } from "../log/checkpoint.ts";
-import { disk } from "../log/disk.ts";
+import { disk, orIoError } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
 import {
   ensureDirectory,
@@ -28,7 +28,6 @@ import {
   syncFolderAndName,
   useAndClose,
 } from "../log/folder.ts";
-import { orIoError } from "../log/system-error.ts";
 import {
   findReadable,
   lockDirectory,

@@ -14,11 +14,10 @@ import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
-import { disk } from "../log/disk.ts";
+import { disk, orIoError } from "../log/disk.ts";
 import type { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { LOG_START, positionAfter, readBlocks, splitLines, visitLines } from "../log/reader.ts";
-import { orIoError } from "../log/system-error.ts";
 import { findReadable, openLogForReading, type Readable, scanSoundLog } from "./plant-log.ts";
 
 export interface ImportReport {

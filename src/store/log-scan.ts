@@ -9,6 +9,7 @@ import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { isSamePlant, type NewPlant } from "../core/plant.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
+import { ioError } from "../log/disk.ts";
 import type { LogFile } from "../log/file.ts";
 import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
@@ -21,7 +22,6 @@ import {
   readLinesAt,
   readTail,
 } from "../log/reader.ts";
-import { ioError } from "../log/system-error.ts";
 import { IdIndex } from "./id-index.ts";
 import { IdLoader } from "./id-loader.ts";
 import { type PlantTaker, parseLine, takePlants } from "./plant-lines.ts";

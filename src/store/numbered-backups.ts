@@ -15,9 +15,8 @@ import { publishWarning } from "../core/channels.ts";
 import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readNumber } from "../core/options.ts";
 import { checkpointPath, newCheckpointPath } from "../log/checkpoint.ts";
-import { disk } from "../log/disk.ts";
+import { describeSystemError, disk, orIoError } from "../log/disk.ts";
 import { ensureDirectory, removeFolderOfFiles, renameDurably, useAndClose } from "../log/folder.ts";
-import { describeSystemError, orIoError } from "../log/system-error.ts";
 import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
 import { BACKUP_NAME, lockDirectory } from "./plant-log.ts";
 

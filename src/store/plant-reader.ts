@@ -12,10 +12,10 @@ import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
+import { describeSystemError } from "../log/disk.ts";
 import type { FilePiece, LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { type ReadableFile, readLineAt } from "../log/reader.ts";
-import { describeSystemError } from "../log/system-error.ts";
 import type { LogWriter } from "../log/writer.ts";
 import { copyRecord } from "./plant-lines.ts";
 

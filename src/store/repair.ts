@@ -17,12 +17,11 @@ import {
   removeCheckpoint,
   writeCheckpoint,
 } from "../log/checkpoint.ts";
-import { disk } from "../log/disk.ts";
+import { disk, orIoError } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
 import { exists, removeLeftover, renameDurably, useAndClose } from "../log/folder.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { makeDurable, newLogPath } from "../log/resync.ts";
-import { orIoError } from "../log/system-error.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { lockDirectory, logPathOf, openLogForReading } from "./plant-log.ts";
 

@@ -6,8 +6,8 @@
  */
 import path from "node:path";
 import { PlantStoreError } from "../../src/core/errors.ts";
+import { ioError } from "../../src/log/disk.ts";
 import type { HeldLock, LockOptions, Locks } from "../../src/log/lock.ts";
-import { ioError } from "../../src/log/system-error.ts";
 import type { SimulatedClock } from "./clock.ts";
 import type { SimulatedDisk } from "./disk.ts";
 import type { Platter, PlatterNode } from "./platter.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { describeSystemError, ioError } from "../../src/log/system-error.ts";
+import { describeSystemError, ioError } from "../../src/log/disk.ts";
 import { makeFolder } from "../support/folders.ts";
 
 test("describeSystemError() describes the error without the call and the path", (t) => {
