@@ -19,7 +19,7 @@ import {
 } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory, removeLeftover, useAndClose } from "../log/folder.ts";
-import { LINE_FEED } from "../log/format.ts";
+import { LINE_FEED } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
 import { mendLog } from "../log/mend.ts";
 import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";

@@ -10,8 +10,16 @@ import { turn } from "../clock.ts";
 import { TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { LogFile } from "../log/file.ts";
 import { useAndClose } from "../log/folder.ts";
-import { isBlank, type LinePosition, markLength } from "../log/format.ts";
-import { LOG_START, lineError, positionAfter, splitLines, visitLines } from "../log/reader.ts";
+import {
+  isBlank,
+  type LinePosition,
+  LOG_START,
+  lineError,
+  markLength,
+  positionAfter,
+  splitLines,
+  visitLines,
+} from "../log/lines.ts";
 import { syncLog } from "../log/resync.ts";
 import { decodeTokenEvent, type TokenEvent, TokenSet } from "./token-log.ts";
 

@@ -23,7 +23,7 @@ import {
   type WritableFile,
 } from "./disk.ts";
 import { syncFolderAndName } from "./folder.ts";
-import { LINE_FEED } from "./format.ts";
+import { LINE_FEED } from "./lines.ts";
 
 /**
  * The outcome of an append. `refused`: the system had no room (disk full, quota, size limit), and the

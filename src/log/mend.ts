@@ -13,8 +13,7 @@ import { NUMBER_OPTIONS } from "../core/options.ts";
 import { disk, orIoError } from "./disk.ts";
 import { type ByteRange, LogFile } from "./file.ts";
 import { removeLeftover } from "./folder.ts";
-import { isBlank, LINE_FEED, type LinePosition } from "./format.ts";
-import { endOfLines, readTail } from "./reader.ts";
+import { endOfLines, isBlank, LINE_FEED, type LinePosition, readTail } from "./lines.ts";
 
 /** The most bytes of records that a batch holds before its last record. */
 export const BATCH_BYTES_LIMIT = NUMBER_OPTIONS.batchBytesMax.max;

@@ -15,7 +15,7 @@ import { defaultBudget } from "../memory.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { describeSystemError } from "./disk.ts";
 import type { AppendResult, LogFile } from "./file.ts";
-import { LINE_FEED, lineBytes } from "./format.ts";
+import { LINE_FEED, lineBytes } from "./lines.ts";
 
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */

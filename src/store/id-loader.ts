@@ -9,7 +9,7 @@
  * `flush` an id may be in the index or not: a full bucket does not wait.
  */
 import { turn } from "../clock.ts";
-import type { LinePosition } from "../log/format.ts";
+import type { LinePosition } from "../log/lines.ts";
 import { IdEntries, type IdIndex, TABLES } from "./id-index.ts";
 
 /** 32 MiB in all. */

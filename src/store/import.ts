@@ -16,8 +16,14 @@ import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { disk, orIoError } from "../log/disk.ts";
 import type { LogFile } from "../log/file.ts";
-import { LINE_FEED } from "../log/format.ts";
-import { LOG_START, positionAfter, readBlocks, splitLines, visitLines } from "../log/reader.ts";
+import {
+  LINE_FEED,
+  LOG_START,
+  positionAfter,
+  readBlocks,
+  splitLines,
+  visitLines,
+} from "../log/lines.ts";
 import { findReadable, openLogForReading, type Readable, scanSoundLog } from "./plant-log.ts";
 
 export interface ImportReport {

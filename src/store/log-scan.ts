@@ -11,17 +11,18 @@ import { isSamePlant, type NewPlant } from "../core/plant.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
 import { ioError } from "../log/disk.ts";
 import type { LogFile } from "../log/file.ts";
-import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
   endOfLines,
   estimateLines,
+  LINE_FEED,
   type LineBlock,
+  type LinePosition,
   LOG_START,
   positionAfter,
   readBlocks,
   readLinesAt,
   readTail,
-} from "../log/reader.ts";
+} from "../log/lines.ts";
 import { IdIndex } from "./id-index.ts";
 import { IdLoader } from "./id-loader.ts";
 import { type PlantTaker, parseLine, takePlants } from "./plant-lines.ts";

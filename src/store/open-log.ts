@@ -16,9 +16,9 @@ import {
 } from "../log/checkpoint.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
 import { exists, prepareDirectory, removeLeftover } from "../log/folder.ts";
+import { lineError } from "../log/lines.ts";
 import type { HeldLock } from "../log/lock.ts";
 import { lostLineJudge, mendLog } from "../log/mend.ts";
-import { lineError } from "../log/reader.ts";
 import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";
 import type { IdIndex } from "./id-index.ts";
 import { LogScan } from "./log-scan.ts";

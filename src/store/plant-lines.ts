@@ -10,14 +10,15 @@ import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
-import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
+  LINE_FEED,
   type LineBlock,
   type LinePlace,
+  type LinePosition,
   type LineVisitor,
   lineError,
   visitLines,
-} from "../log/reader.ts";
+} from "../log/lines.ts";
 
 /**
  * Receives a line that is a plant: the offsets in the block of its start and of its line feed, its

@@ -9,16 +9,17 @@
  */
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
-import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
+  LINE_FEED,
   type LineBlock,
+  type LinePosition,
   LOG_START,
   lineError,
   positionAfter,
   type ReadableFile,
   readBlocks,
   readLinesAt,
-} from "../log/reader.ts";
+} from "../log/lines.ts";
 import type { IdIndex } from "./id-index.ts";
 import { selectLines } from "./plant-lines.ts";
 import { findReadable, openLogForReading } from "./plant-log.ts";

@@ -8,9 +8,8 @@ import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
 import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
-import { LINE_FEED } from "../log/format.ts";
+import { endOfLines, LINE_FEED, lineError, readTail } from "../log/lines.ts";
 import { type HeldLock, locks } from "../log/lock.ts";
-import { endOfLines, lineError, readTail } from "../log/reader.ts";
 import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
 

@@ -14,8 +14,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { describeSystemError } from "../log/disk.ts";
 import type { FilePiece, LogFile } from "../log/file.ts";
-import { LINE_FEED } from "../log/format.ts";
-import { type ReadableFile, readLineAt } from "../log/reader.ts";
+import { LINE_FEED, type ReadableFile, readLineAt } from "../log/lines.ts";
 import type { LogWriter } from "../log/writer.ts";
 import { copyRecord } from "./plant-lines.ts";
 

@@ -20,7 +20,7 @@ import {
 import { disk, orIoError } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
 import { exists, removeLeftover, renameDurably, useAndClose } from "../log/folder.ts";
-import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
+import { LOG_START, readBlocks, visitLines } from "../log/lines.ts";
 import { makeDurable, newLogPath } from "../log/resync.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { lockDirectory, logPathOf, openLogForReading } from "./plant-log.ts";

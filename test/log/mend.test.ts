@@ -4,9 +4,8 @@ import fs from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type ByteRange, LogFile } from "../../src/log/file.ts";
-import type { LinePosition } from "../../src/log/format.ts";
+import { type LinePosition, LOG_START } from "../../src/log/lines.ts";
 import { mendLog, quarantine } from "../../src/log/mend.ts";
-import { LOG_START } from "../../src/log/reader.ts";
 import { MEDDLING, openLog } from "../support/logs.ts";
 import { snapshot } from "../support/snapshot.ts";
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
-import type { LinePosition } from "../../src/log/format.ts";
+import type { LinePosition } from "../../src/log/lines.ts";
 import { IdIndex } from "../../src/store/id-index.ts";
 import { IdLoader } from "../../src/store/id-loader.ts";
 import { hashWordsOf, wordsOfId } from "../support/id-words.ts";

@@ -5,9 +5,14 @@ import fc from "fast-check";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
 import { LogFile } from "../../src/log/file.ts";
-import type { LinePosition } from "../../src/log/format.ts";
-import type { LineBlock } from "../../src/log/reader.ts";
-import { LOG_START, positionAfter, readBlocks, visitLines } from "../../src/log/reader.ts";
+import {
+  type LineBlock,
+  type LinePosition,
+  LOG_START,
+  positionAfter,
+  readBlocks,
+  visitLines,
+} from "../../src/log/lines.ts";
 import { parseLine, takePlants } from "../../src/store/plant-lines.ts";
 import { anyInt64, anyPlant } from "../support/arbitraries.ts";
 import { makeFolder } from "../support/folders.ts";

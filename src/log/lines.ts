@@ -1,14 +1,52 @@
 /**
- * The only reader of logs: a start, lists and every command that looks at a log read it here.
+ * The lines of a log, and the only code that reads them: for a start, lists and every command.
  *
- * It reads blocks of whole lines; memory is bounded by the block and the longest line. What follows
- * the last line feed is the tail: it is never given as a line.
+ * A line is a record without line feeds, and a line feed. Lines of white space are no records: a start
+ * overwrites a damaged batch with them, and an editor may leave them. What follows the last line feed is
+ * the tail, which is never given as a line. Memory is bounded by a block and the longest line. Knows no
+ * plants, and nothing of a file but how to read it.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { ioError } from "./disk.ts";
-import type { LogFile } from "./file.ts";
-import { isBlank, LINE_FEED, type LinePosition, markLength } from "./format.ts";
+
+/** @internal */
+export const LINE_FEED = 0x0a;
+
+/** The place of a line in its file. */
+export interface LinePosition {
+  /** Bytes before the line. */
+  readonly offset: number;
+  /** The line's number, from 1. */
+  readonly line: number;
+}
+
+/**
+ * The length in bytes of the line of a record, with its line feed.
+ *
+ * @throws RangeError if the record holds a line feed: a mistake of the calling program.
+ * @internal
+ */
+export function lineBytes(record: string): number {
+  if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
+  return Buffer.byteLength(record) + 1;
+}
+
+/** Whether a line (without its line feed) is white space. @internal */
+export function isBlank(line: Buffer): boolean {
+  for (const byte of line) {
+    if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0d) return false;
+  }
+  return true;
+}
+
+const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
+
+/** The length of the byte order mark that some editors put at the start of a log; 0 for none. @internal */
+export function markLength(logStart: Buffer): number {
+  const hasMark = logStart.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+  return hasMark ? BYTE_ORDER_MARK.length : 0;
+}
 
 /** Smaller blocks make a start slower. */
 const BLOCK_BYTES = 1024 * 1024;
@@ -22,13 +60,17 @@ const LINE_BYTES_MAX = 2 ** 29;
 const TOO_LONG =
   "no line feed within 512 MiB, longer than any record; restore the log from a backup";
 
-/** What this reader needs of a file. */
-export type ReadableFile = Pick<LogFile, "path" | "read">;
+/** A file to read lines from. @internal */
+export interface ReadableFile {
+  readonly path: string;
+  /** Fills `buffer` from `position`; returns how many bytes it read: fewer only at the end of the file. */
+  read(buffer: Buffer, position: number): Promise<number>;
+}
 
-/** The first line of every log. */
+/** The first line of every log. @internal */
 export const LOG_START: LinePosition = { offset: 0, line: 1 };
 
-/** Receives every line that is not blank, without its line feed. The buffer is valid during the call. */
+/** Receives every line that is not blank, without its line feed. The buffer is valid during the call. @internal */
 export type LineVisitor = (record: Buffer, position: LinePosition) => void;
 
 /**
@@ -37,7 +79,7 @@ export type LineVisitor = (record: Buffer, position: LinePosition) => void;
  */
 type LineTaker = (start: number, line: number) => number;
 
-/** Whole lines of a file; the position is that of the first. */
+/** Whole lines of a file; the position is that of the first. @internal */
 export interface LineBlock extends LinePosition {
   readonly bytes: Buffer;
   /** Where the next line starts, once the lines were visited. */
@@ -50,6 +92,7 @@ export interface LineBlock extends LinePosition {
  *
  * @throws PlantStoreError `io_error`, also if the file ends before `end`; `corruption` for a line of
  * more than 512 MiB.
+ * @internal
  */
 export async function* readBlocks(
   file: ReadableFile,
@@ -71,6 +114,7 @@ export async function* readBlocks(
  * The whole lines from `offset`, the start of a line: all lines that end within this many bytes, or one
  * longer line. Bytes after them are read again with the next block (measured: faster than a copy). The
  * end of a longer line is found before it is read, so that it takes no more memory than its length.
+ * @internal
  */
 export async function readLinesAt(
   file: ReadableFile,
@@ -99,7 +143,7 @@ async function readWhole(file: ReadableFile, offset: number, bytes: number): Pro
   throw ioError(`Cannot read "${file.path}"`, "it became shorter while it was read");
 }
 
-/** The place of a line, without its number if that is not known. */
+/** The place of a line, without its number if that is not known. @internal */
 export interface LinePlace {
   readonly offset: number;
   readonly line?: number;
@@ -108,6 +152,7 @@ export interface LinePlace {
 /**
  * @param fault what is wrong with the line, and what to do about it.
  * @returns a `corruption` that names path, line and byte offset.
+ * @internal
  */
 export function lineError(
   path: string,
@@ -119,7 +164,7 @@ export function lineError(
   return new PlantStoreError("corruption", `Cannot read "${path}": ${place}: ${fault}`, { cause });
 }
 
-/** Like `readBlocks`, for bytes from anywhere. @param start the position of their first line. */
+/** Like `readBlocks`, for bytes from anywhere. @param start the position of their first line. @internal */
 export async function* splitLines(
   chunks: AsyncIterable<Buffer>,
   start = LOG_START,
@@ -140,7 +185,7 @@ export async function* splitLines(
   }
 }
 
-/** Visits the lines of a block in order, except those that `take` takes. */
+/** Visits the lines of a block in order, except those that `take` takes. @internal */
 export function visitLines(block: LineBlock, visit: LineVisitor, take?: LineTaker): void {
   const { bytes, offset } = block;
   let { line } = block;
@@ -158,7 +203,7 @@ export function visitLines(block: LineBlock, visit: LineVisitor, take?: LineTake
   block.after = { offset: offset + bytes.length, line };
 }
 
-/** Where the line after a block starts. */
+/** Where the line after a block starts. @internal */
 export function positionAfter({ bytes, offset, line, after }: LineBlock): LinePosition {
   return after ?? { offset: offset + bytes.length, line: line + countLines(bytes) };
 }
@@ -170,6 +215,7 @@ const RECORD_BYTES_GUESS = 512;
  * The line that starts at `offset` and ends before `end`, without its line feed.
  *
  * @throws PlantStoreError `corruption` if none does; otherwise like `readBlocks`.
+ * @internal
  */
 export async function readLineAt(file: ReadableFile, offset: number, end: number): Promise<Buffer> {
   const lines = await readLinesAt(file, offset, end, RECORD_BYTES_GUESS);
@@ -177,7 +223,7 @@ export async function readLineAt(file: ReadableFile, offset: number, end: number
   throw lineError(file.path, { offset }, "its line feed is gone");
 }
 
-/** Where the whole lines before `end` end. */
+/** Where the whole lines before `end` end. @internal */
 export async function endOfLines(file: ReadableFile, end: number): Promise<number> {
   const bytes = Buffer.allocUnsafe(BLOCK_BYTES);
   for (let from = end; from > 0; ) {
@@ -193,6 +239,7 @@ export async function endOfLines(file: ReadableFile, end: number): Promise<numbe
 /**
  * What follows the last line feed of a log, without a byte order mark; `undefined` if nothing does,
  * or more than a record may have.
+ * @internal
  */
 export async function readTail(
   file: ReadableFile,
@@ -215,8 +262,8 @@ function countLines(bytes: Buffer): number {
 const SAMPLES = 16;
 const SAMPLE_BYTES = 64 * 1024;
 
-/** About how many lines there are before `end`, from samples. */
-export async function estimateLines(file: LogFile, end: number): Promise<number> {
+/** About how many lines there are before `end`, from samples. @internal */
+export async function estimateLines(file: ReadableFile, end: number): Promise<number> {
   const sample = Buffer.allocUnsafe(SAMPLE_BYTES);
   let lines = 0;
   let bytes = 0;

@@ -4,16 +4,16 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { LogFile } from "../../src/log/file.ts";
-import type { LinePosition } from "../../src/log/format.ts";
 import {
   estimateLines,
   type LineBlock,
+  type LinePosition,
   LOG_START,
   positionAfter,
   readBlocks,
   readLineAt,
   visitLines,
-} from "../../src/log/reader.ts";
+} from "../../src/log/lines.ts";
 import { openLog } from "../support/logs.ts";
 
 /** The length of a read; only lines across such a border are difficult. */

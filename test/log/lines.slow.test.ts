@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { appendFileSync, truncateSync } from "node:fs";
 import { test } from "node:test";
-import { LOG_START, readBlocks, visitLines } from "../../src/log/reader.ts";
+import { LOG_START, readBlocks, visitLines } from "../../src/log/lines.ts";
 import { openLog } from "../support/logs.ts";
 
 test("readBlocks() refuses a line that is longer than 512 MiB, and yields those before it", async (t) => {

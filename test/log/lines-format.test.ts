@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { isBlank, lineBytes } from "../../src/log/format.ts";
+import { isBlank, lineBytes } from "../../src/log/lines.ts";
 
 test("lineBytes() counts the bytes of any record without a line feed, and its line feed", () => {
   // Not `fc.string` with a unit, which first makes a table of all of Unicode.
