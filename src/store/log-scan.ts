@@ -23,8 +23,7 @@ import {
   readLinesAt,
   readTail,
 } from "../log/lines.ts";
-import { IdIndex } from "./id-index.ts";
-import { IdLoader } from "./id-loader.ts";
+import { IdIndex, IdLoader } from "./id-index.ts";
 import { type PlantTaker, parseLine, takePlants } from "./plant-lines.ts";
 
 export type { LinePosition };

@@ -21,6 +21,7 @@ import {
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
+import { assertRoom } from "./id-index.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
 import { listLines, parseLines } from "./plant-list.ts";
 import { PlantReader } from "./plant-reader.ts";
@@ -132,7 +133,7 @@ export class PlantStore implements PlantService {
       const line = await this.#read(plant.id, taken, record).catch(throwUndecided);
       return line === record ? { ...plant } : parseNewPlant(line);
     }
-    this.#log.index.assertRoom(this.#writer.durableBytes);
+    assertRoom(this.#writer.durableBytes, this.size);
     const offset = await this.#writer.append(encodeNewPlant(plant));
     this.#log.index.add(plant.id, offset);
     // Here the AsyncLocalStorage of a subscriber has the caller's context.

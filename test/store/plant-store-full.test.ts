@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkRoom, IdIndex } from "../../src/store/id-index.ts";
+import { assertRoom, IdIndex } from "../../src/store/id-index.ts";
 import { errorNumber, startService } from "../support/service.ts";
 
 const FULL = { code: "not_stored" };
@@ -17,8 +17,8 @@ const PLACES: readonly [logBytes: number, plants: number, hasRoom: boolean][] = 
 
 for (const [logBytes, plants, hasRoom] of PLACES) {
   test(`a log of ${logBytes} bytes with ${plants} plants has ${hasRoom ? "" : "no "}room for another`, () => {
-    if (hasRoom) checkRoom(logBytes, plants);
-    else assert.throws(() => checkRoom(logBytes, plants), FULL);
+    if (hasRoom) assertRoom(logBytes, plants);
+    else assert.throws(() => assertRoom(logBytes, plants), FULL);
   });
 }
 

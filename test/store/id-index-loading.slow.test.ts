@@ -4,8 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
 import type { LinePosition } from "../../src/log/lines.ts";
-import { IdIndex } from "../../src/store/id-index.ts";
-import { IdLoader } from "../../src/store/id-loader.ts";
+import { IdIndex, IdLoader } from "../../src/store/id-index.ts";
 import { hashWordsOf, wordsOfId } from "../support/id-words.ts";
 import { readModule } from "../support/run.ts";
 
@@ -77,8 +76,7 @@ test("a loader takes no more memory for very many ids than for many", async () =
   const grown = await readModule<number[]>(`
     import { setFlagsFromString } from "node:v8";
     import { runInNewContext } from "node:vm";
-    import { IdIndex } from ${JSON.stringify(import.meta.resolve("../../src/store/id-index.ts"))};
-    import { IdLoader } from ${JSON.stringify(import.meta.resolve("../../src/store/id-loader.ts"))};
+    import { IdIndex, IdLoader } from ${JSON.stringify(import.meta.resolve("../../src/store/id-index.ts"))};
     setFlagsFromString("--expose-gc");
     const gc = runInNewContext("gc");
     const usedBytes = () => {
