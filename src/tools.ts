@@ -7,19 +7,20 @@
 export { importTokens } from "./auth/token-file.ts";
 export { type BackupReport, backup, restore } from "./store/backup.ts";
 export {
+  exportLines,
   type ImportFile,
   type ImportOptions,
   type ImportReport,
   importPlants,
   openImportFile,
-} from "./store/import.ts";
+  readPlants,
+} from "./store/import-export.ts";
 export type { LineFault, LinePosition } from "./store/log-scan.ts";
 export {
   type BackupIntoOptions,
   backupInto,
   type NumberedBackupReport,
 } from "./store/numbered-backups.ts";
-export { exportLines, readPlants } from "./store/plant-list.ts";
 export {
   type Checkpoint,
   type RepairOptions,

@@ -24,7 +24,7 @@ import {
   readTail,
 } from "../log/lines.ts";
 import { IdIndex, IdLoader } from "./id-index.ts";
-import { type PlantTaker, parseLine, takePlants } from "./plant-lines.ts";
+import { type PlantTaker, parseLine, takePlants } from "./records.ts";
 
 export type { LinePosition };
 

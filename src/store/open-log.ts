@@ -22,8 +22,8 @@ import { lostLineJudge, mendLog } from "../log/mend.ts";
 import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";
 import type { IdIndex } from "./id-index.ts";
 import { LogScan } from "./log-scan.ts";
-import { isRecord } from "./plant-lines.ts";
 import { lockDirectory, logPathOf, requireKnownBytes } from "./plant-log.ts";
+import { isRecord } from "./records.ts";
 
 /** A log that may be appended to. */
 export interface OpenedLog {

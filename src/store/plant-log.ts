@@ -11,7 +11,7 @@ import { LogFile } from "../log/file.ts";
 import { endOfLines, LINE_FEED, lineError, readTail } from "../log/lines.ts";
 import { type HeldLock, locks } from "../log/lock.ts";
 import { LogScan } from "./log-scan.ts";
-import { isRecord } from "./plant-lines.ts";
+import { isRecord } from "./records.ts";
 
 export function logPathOf(directory: string): string {
   return path.join(path.resolve(directory), LOG_NAME);

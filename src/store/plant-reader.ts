@@ -16,7 +16,7 @@ import { describeSystemError } from "../log/disk.ts";
 import type { FilePiece, LogFile } from "../log/file.ts";
 import { LINE_FEED, type ReadableFile, readLineAt } from "../log/lines.ts";
 import type { LogWriter } from "../log/writer.ts";
-import { copyRecord } from "./plant-lines.ts";
+import { copyRecord } from "./records.ts";
 
 interface Lookup {
   /** Of the record. */

@@ -23,8 +23,8 @@ import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
 import { assertRoom } from "./id-index.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
-import { listLines, parseLines } from "./plant-list.ts";
 import { PlantReader } from "./plant-reader.ts";
+import { listLines, parseLines } from "./records.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */

@@ -1,9 +1,13 @@
 /**
- * The lines of a block as plants: which lines are plants and with which ids, and which of them are listed.
+ * The records of a log as plants: which lines are plants and with which ids, and which of them a list has.
  *
  * Nearly every line has the form in which the store writes it and is recognised in place, without
- * an object or a string of its own. Every other line goes to a visitor, which judges it by the
- * general parser (core/plant). A line that is recognised here is a plant by that parser, too.
+ * an object or a string of its own. Every other line is judged by the general parser (core/plant).
+ *
+ * Invariants. A line that is recognised in place is a plant by the general parser, too. A list of an open
+ * store has the plants in the index, in the order of the log, so a plant that was duplicated by hand comes
+ * once; it reads blocks so small that a slow client holds little memory, and a fast one does not block the
+ * event loop. Knows neither directories nor locks: its caller decides how far a log is read.
  */
 import { isUtf8 } from "node:buffer";
 import { EncodedPlantFinder } from "../core/encoded-plant.ts";
@@ -17,8 +21,11 @@ import {
   type LinePosition,
   type LineVisitor,
   lineError,
+  type ReadableFile,
+  readLinesAt,
   visitLines,
 } from "../log/lines.ts";
+import type { IdIndex } from "./id-index.ts";
 
 /**
  * Receives a line that is a plant: the offsets in the block of its start and of its line feed, its
@@ -134,4 +141,72 @@ export function copyRecord(line: Buffer, id: bigint, path: string, place: LinePl
 /** Whether these bytes are a whole record. */
 export function isRecord(bytes: Buffer): boolean {
   return !(parseLine(bytes) instanceof PlantStoreError);
+}
+
+/** Half a millisecond of work; most pages need no more. */
+const LIST_BLOCK_BYTES = 32 * 1024;
+
+/** Where in a log to read. */
+interface ListRange {
+  /** A plant's byte offset, or 0. */
+  readonly start: number;
+  /** The durable length. */
+  readonly end: number;
+  /** The plant at `start`, which is left out. */
+  readonly after: bigint | undefined;
+}
+
+/**
+ * Yields the plants of a list as JSON lines, block by block. Nearly every line is passed on as it is in
+ * the log, and any other one in the canonical form. Reads nothing ahead: a list may wait for its client,
+ * and the next line may be a long one.
+ *
+ * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; whatever a read throws.
+ */
+export async function* listLines(
+  file: ReadableFile,
+  index: IdIndex,
+  { start, end, after }: ListRange,
+): AsyncGenerator<Buffer> {
+  const isListed = (low: number, high: number, offset: number) => {
+    const isKnown = index.getWords(low, high) === offset;
+    return isKnown ? after === undefined || offset !== start : undefined;
+  };
+  const choose = (plant: NewPlant, _: Buffer, { offset }: LinePosition) => {
+    const first = index.get(plant.id) ?? Number.POSITIVE_INFINITY;
+    if (first > offset) throw lineError(file.path, { offset }, "it had another id");
+    return plant.id !== after && first === offset ? encodeNewPlant(plant) : undefined;
+  };
+  for (let offset = start; offset < end; ) {
+    const bytes = await readLinesAt(file, offset, end, LIST_BLOCK_BYTES);
+    if (bytes.length === 0) throw lineError(file.path, { offset }, "its line feed is gone");
+    const block: LineBlock = { bytes, offset, line: 1 }; // its number in the log is not known
+    for (const lines of selectLines(block, file.path, isListed, choose)) yield lines;
+    offset += bytes.length;
+  }
+}
+
+/**
+ * Parses lines, each of which is a plant.
+ *
+ * @param judge makes the error to throw of what was thrown if a line cannot be parsed for lack of memory.
+ */
+export async function* parseLines(
+  lines: AsyncIterable<Buffer>,
+  judge = (cause: unknown) => cause,
+): AsyncGenerator<NewPlant> {
+  const parse = (line: Buffer) => {
+    try {
+      return parseNewPlant(line);
+    } catch (cause) {
+      throw judge(cause);
+    }
+  };
+  for await (const bytes of lines) {
+    for (let start = 0; start < bytes.length; ) {
+      const end = bytes.indexOf(LINE_FEED, start);
+      yield parse(bytes.subarray(start, end)); // yield* takes three times as long
+      start = end + 1;
+    }
+  }
 }

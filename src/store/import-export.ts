@@ -1,23 +1,25 @@
 /**
- * `import`: creates the plants of a text of JSON lines, with the validator and the writer of
- * requests.
+ * `export`, `import`, and `list` without a server: the plants of a data directory as JSON lines, and back.
  *
- * The log of a data directory is read and judged to its end before its first line is returned, so that no
- * part of a damaged log is imported. It is only read, also beside a running server.
+ * A directory is only read, without its lock, also beside a running server; store/plant-log decides how far.
+ * An export passes the lines on as they are. An import creates each plant with the validator and the writer of
+ * requests. It may be run again: a plant that is stored already counts as replayed.
  *
- * May be run again: a plant that is stored already counts as replayed. Memory is bounded by a block of
- * lines, whose creates are sent together, and by the longest line.
+ * Invariants. No part of a damaged log is imported: the log of a directory is read and judged to its end
+ * before its first line is returned. Memory is bounded by a block of lines, whose creates are sent together,
+ * and by the longest line.
  */
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { RECORD_BYTES_MAX } from "../core/options.ts";
-import { parseNewPlant } from "../core/plant.ts";
+import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { disk, orIoError } from "../log/disk.ts";
 import type { LogFile } from "../log/file.ts";
 import {
   LINE_FEED,
+  type LineBlock,
   LOG_START,
   positionAfter,
   readBlocks,
@@ -25,6 +27,40 @@ import {
   visitLines,
 } from "../log/lines.ts";
 import { findReadable, openLogForReading, type Readable, scanSoundLog } from "./plant-log.ts";
+import { parseLines, selectLines } from "./records.ts";
+
+/**
+ * Every plant in the log, oldest first, in bounded memory. A plant that was duplicated by hand is
+ * yielded twice.
+ *
+ * @throws PlantStoreError `io_error` if there is no log, `locked` if the process that holds the
+ * directory does not answer within 1 s, `corruption`.
+ */
+export function readPlants(directory: string): AsyncGenerator<NewPlant> {
+  return parseLines(exportLines(directory));
+}
+
+/**
+ * The lines of the log as they are in the file, each one a plant, without blank lines: up to a MiB of JSON
+ * lines at a time, ready to be written somewhere. Fails like `readPlants`.
+ */
+export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
+  const file = await openLogForReading(directory);
+  const isListed = () => true;
+  const select = (block: LineBlock) => selectLines(block, file.path, isListed, (_, line) => line);
+  try {
+    const { end, lastLine } = await findReadable(directory, file);
+    let position = LOG_START;
+    for await (const block of readBlocks(file, position, end)) {
+      for (const lines of select(block)) yield lines;
+      position = positionAfter(block);
+    }
+    if (lastLine.length === 0) return;
+    for (const lines of select({ bytes: lastLine, ...position })) yield lines;
+  } finally {
+    await file.close();
+  }
+}
 
 export interface ImportReport {
   readonly created: number;

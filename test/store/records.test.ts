@@ -13,7 +13,7 @@ import {
   readBlocks,
   visitLines,
 } from "../../src/log/lines.ts";
-import { parseLine, takePlants } from "../../src/store/plant-lines.ts";
+import { parseLine, takePlants } from "../../src/store/records.ts";
 import { anyInt64, anyPlant } from "../support/arbitraries.ts";
 import { makeFolder } from "../support/folders.ts";
 import { idOfWords } from "../support/id-words.ts";
