@@ -5,6 +5,7 @@
  */
 /// <reference types="node" preserve="true" />
 export { importTokens } from "./auth/token-file.ts";
+export type { LinePosition } from "./log/lines.ts";
 export { type BackupReport, backup, restore } from "./store/backup.ts";
 export {
   exportLines,
@@ -15,7 +16,6 @@ export {
   openImportFile,
   readPlants,
 } from "./store/import-export.ts";
-export type { LineFault, LinePosition } from "./store/log-scan.ts";
 export {
   type BackupIntoOptions,
   backupInto,
@@ -28,4 +28,5 @@ export {
   type RepairPlan,
   repairLog,
 } from "./store/repair.ts";
+export type { LineFault } from "./store/start.ts";
 export { isSound, type VerifyOptions, type VerifyReport, verifyLog } from "./store/verify.ts";

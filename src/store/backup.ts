@@ -34,7 +34,7 @@ import {
   openLogForReading,
   type Readable,
   scanSoundLog,
-} from "./plant-log.ts";
+} from "./start.ts";
 
 export interface BackupReport {
   readonly plants: number;

@@ -1,7 +1,7 @@
 /**
  * `export`, `import`, and `list` without a server: the plants of a data directory as JSON lines, and back.
  *
- * A directory is only read, without its lock, also beside a running server; store/plant-log decides how far.
+ * A directory is only read, without its lock, also beside a running server; store/start decides how far.
  * An export passes the lines on as they are. An import creates each plant with the validator and the writer of
  * requests. It may be run again: a plant that is stored already counts as replayed.
  *
@@ -26,8 +26,8 @@ import {
   splitLines,
   visitLines,
 } from "../log/lines.ts";
-import { findReadable, openLogForReading, type Readable, scanSoundLog } from "./plant-log.ts";
 import { parseLines, selectLines } from "./records.ts";
+import { findReadable, openLogForReading, type Readable, scanSoundLog } from "./start.ts";
 
 /**
  * Every plant in the log, oldest first, in bounded memory. A plant that was duplicated by hand is

@@ -18,7 +18,7 @@ import { checkpointPath, newCheckpointPath } from "../log/checkpoint.ts";
 import { describeSystemError, disk, orIoError } from "../log/disk.ts";
 import { ensureDirectory, removeFolderOfFiles, renameDurably, useAndClose } from "../log/folder.ts";
 import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
-import { BACKUP_NAME, lockDirectory } from "./plant-log.ts";
+import { BACKUP_NAME, lockDirectory } from "./start.ts";
 
 export interface BackupIntoOptions {
   /** The most backups that are in the folder afterwards, with the new one. */

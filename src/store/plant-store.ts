@@ -22,9 +22,9 @@ import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../c
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
 import { assertRoom } from "./id-index.ts";
-import { type OpenedLog, openLog } from "./open-log.ts";
 import { PlantReader } from "./plant-reader.ts";
 import { listLines, parseLines } from "./records.ts";
+import { type OpenedLog, openLog } from "./start.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */

@@ -22,8 +22,7 @@ import { LogFile } from "../log/file.ts";
 import { exists, removeLeftover, renameDurably, useAndClose } from "../log/folder.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/lines.ts";
 import { makeDurable, newLogPath } from "../log/resync.ts";
-import { type LineFault, LogScan } from "./log-scan.ts";
-import { lockDirectory, logPathOf, openLogForReading } from "./plant-log.ts";
+import { type LineFault, LogScan, lockDirectory, logPathOf, openLogForReading } from "./start.ts";
 
 export type { Checkpoint };
 

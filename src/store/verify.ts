@@ -2,15 +2,14 @@
  * `verify`: reads a log from its first byte to its last and reports.
  *
  * Takes no lock and changes nothing. Beside a running server it stops at the bytes that the server
- * knows to be durable. Lines are judged by the code that a start uses (store/log-scan).
+ * knows to be durable. Lines are judged by the code that a start uses (store/start).
  */
 import { LOCK_NAME } from "../core/file-names.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { useAndClose } from "../log/folder.ts";
 import { locks } from "../log/lock.ts";
 import { lostLineJudge } from "../log/mend.ts";
-import { type LineFault, LogScan } from "./log-scan.ts";
-import { openLogForReading } from "./plant-log.ts";
+import { type LineFault, LogScan, openLogForReading } from "./start.ts";
 
 export interface VerifyReport {
   /** Lines that hold a plant. */

@@ -50,7 +50,7 @@ a start does not ask the disk for the last batch: not durable, lost
 a copy of a log goes on with one that was not finished: start: locked, start: unsynced, twice, index, served damage, token log, token
 -     disk.unlink(newPath); // of a process that was killed
 
-store/open-log.ts
+store/start.ts
 a start does not make the log durable: not durable, lost
 - if (await makeDurable(file, end, (earliest) => scan.startOfRewrite(earliest))) {
 + if (file.end < 0) {
@@ -69,6 +69,9 @@ a start does not sync the checkpoint that it found: refused, not durable
 + const isSynced = true;
 a start leaves a checkpoint that was not finished: leftover
 -       removeLeftover(newCheckpointPath(logPath));
+an id with two contents is a repeat: served damage, changed
+- kind: isRepeat ? "repeat" : "conflict"
++ kind: "repeat"
 
 auth/token-file.ts
 a token is created in a log that an editor has not synced: not durable, token lost
@@ -161,11 +164,6 @@ plants are shown that were read from a log that is gone: not durable, lost
 a read that fails does not look for the log: needless write_failed
 - judge(cause: unknown): PlantStoreError {
 + judge(cause: unknown): PlantStoreError { if (cause === undefined)
-
-store/log-scan.ts
-an id with two contents is a repeat: served damage, changed
-- kind: isRepeat ? "repeat" : "conflict"
-+ kind: "repeat"
 
 log/checkpoint.ts
 a damaged checkpoint counts: refused
@@ -281,7 +279,7 @@ log/resync.ts
 tokens are listed that only the page cache has: not durable
 -         if (file.displacement(size) === undefined) await remember(logPath, OTHER_BYTES);
 
-store/open-log.ts
+store/start.ts
 a log that was replaced is closed twice: raw error
 -       file = await LogFile.open(logPath, lock);
 +       await old.close(); file = await LogFile.open(logPath, lock);

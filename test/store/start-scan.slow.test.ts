@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
-import { type LineFault, LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
+import { type LineFault, LogScan, type ScanOptions } from "../../src/store/start.ts";
 import { openLog } from "../support/logs.ts";
 
 async function scanLog(t: TestContext, content: string, options: ScanOptions): Promise<void> {

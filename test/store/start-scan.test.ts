@@ -3,7 +3,7 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import { type Checkpoint, EMPTY_LOG } from "../../src/log/checkpoint.ts";
-import { type LineFault, LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
+import { type LineFault, LogScan, type ScanOptions } from "../../src/store/start.ts";
 import { openLog } from "../support/logs.ts";
 
 const A = '{"id":1,"name":"a"}\n'; // 20 bytes
