@@ -5,6 +5,7 @@
  */
 /// <reference types="node" preserve="true" />
 export { importTokens } from "./auth/token-file.ts";
+export type { Checkpoint } from "./log/checkpoint.ts";
 export type { LinePosition } from "./log/lines.ts";
 export { type BackupReport, backup, restore } from "./store/backup.ts";
 export {
@@ -21,12 +22,14 @@ export {
   backupInto,
   type NumberedBackupReport,
 } from "./store/numbered-backups.ts";
+export type { LineFault } from "./store/start.ts";
 export {
-  type Checkpoint,
+  isSound,
   type RepairOptions,
   type RepairOutcome,
   type RepairPlan,
   repairLog,
-} from "./store/repair.ts";
-export type { LineFault } from "./store/start.ts";
-export { isSound, type VerifyOptions, type VerifyReport, verifyLog } from "./store/verify.ts";
+  type VerifyOptions,
+  type VerifyReport,
+  verifyLog,
+} from "./store/verify-repair.ts";
