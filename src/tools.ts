@@ -7,7 +7,14 @@
 export { importTokens } from "./auth/token-file.ts";
 export type { Checkpoint } from "./log/checkpoint.ts";
 export type { LinePosition } from "./log/lines.ts";
-export { type BackupReport, backup, restore } from "./store/backup.ts";
+export {
+  type BackupIntoOptions,
+  type BackupReport,
+  backup,
+  backupInto,
+  type NumberedBackupReport,
+  restore,
+} from "./store/backup.ts";
 export {
   exportLines,
   type ImportFile,
@@ -17,11 +24,6 @@ export {
   openImportFile,
   readPlants,
 } from "./store/import-export.ts";
-export {
-  type BackupIntoOptions,
-  backupInto,
-  type NumberedBackupReport,
-} from "./store/numbered-backups.ts";
 export type { LineFault } from "./store/start.ts";
 export {
   isSound,

@@ -223,8 +223,6 @@ a backup that fails leaves what was not finished: backup, leftover
 a restore that fails forgets a name that it gave: half a copy
 -       placed.push(place); // a rename may fail that was done
 +       queueMicrotask(() => placed.push(place));
-
-store/numbered-backups.ts
 an old backup is removed under its name: half a copy, backup, backups
 -         const unfinished = unfinishedName(found);
 +         const unfinished = found;
