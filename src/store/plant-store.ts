@@ -22,7 +22,7 @@ import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../c
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
 import { assertRoom } from "./id-index.ts";
-import { PlantReader } from "./plant-reader.ts";
+import { PlantLookups } from "./lookups.ts";
 import { listLines, parseLines } from "./records.ts";
 import { type OpenedLog, openLog } from "./start.ts";
 
@@ -51,7 +51,7 @@ export class PlantStore implements PlantService {
 
   readonly #log: OpenedLog;
   readonly #writer: LogWriter;
-  readonly #reader: PlantReader;
+  readonly #lookups: PlantLookups;
   readonly #checkpointer: Checkpointer;
   readonly #inFlight = new CreatesInFlight((plant) => this.#store(plant));
   /** Reads under way, for which a close waits. */
@@ -69,10 +69,10 @@ export class PlantStore implements PlantService {
       end,
       onDurable: (durable, lines) => {
         checkpointer.note(durable);
-        this.#reader.noteDurable(durable.bytes, lines);
+        this.#lookups.noteDurable(durable.bytes, lines);
       },
     });
-    this.#reader = new PlantReader(file, this.#writer);
+    this.#lookups = new PlantLookups(file, this.#writer);
     this.failed = this.#writer.failed;
     void lock.lost.then((cause) => this.#writer.fail(cause));
   }
@@ -153,9 +153,9 @@ export class PlantStore implements PlantService {
     return offset === undefined ? undefined : this.#read(id, offset);
   }
 
-  /** @throws PlantStoreError as `PlantReader.judge` returns it. */
+  /** @throws PlantStoreError as `PlantLookups.judge` returns it. */
   async #read(id: bigint, offset: number, expected?: Buffer): Promise<Buffer> {
-    const reading = this.#reader.read(id, offset, expected);
+    const reading = this.#lookups.read(id, offset, expected);
     this.#reads.add(reading);
     try {
       return await reading;
@@ -165,7 +165,7 @@ export class PlantStore implements PlantService {
   }
 
   list(options?: ListOptions): AsyncGenerator<NewPlant> {
-    return parseLines(this.listLines(options), (cause) => this.#reader.judge(cause));
+    return parseLines(this.listLines(options), (cause) => this.#lookups.judge(cause));
   }
 
   async *listLines(options?: ListOptions): AsyncGenerator<Buffer> {
@@ -185,10 +185,10 @@ export class PlantStore implements PlantService {
     }
     try {
       const range = { start, end: this.#writer.durableBytes, after };
-      yield* listLines(this.#reader.source, this.#log.index, range);
+      yield* listLines(this.#lookups.source, this.#log.index, range);
     } catch (cause) {
       this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
-      throw this.#reader.judge(cause);
+      throw this.#lookups.judge(cause);
     }
   }
 

@@ -149,7 +149,7 @@ a plant is shown before it is durable: not durable, index
 -     const offset = await this.#writer.append(encodeNewPlant(plant));
 +     const offset = this.#writer.durableBytes + this.#writer.queuedBytes; this.#log.index.add(plant.id, offset); await this.#writer.append(encodeNewPlant(plant));
 
-store/plant-reader.ts
+store/lookups.ts
 a repeat is answered from a log that is gone: not durable, lost
 - const displacement = this.#file.displacement(durableBytes, Number.POSITIVE_INFINITY);
 + const displacement = durableBytes < 0 ? "" : undefined;

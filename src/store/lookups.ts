@@ -1,12 +1,13 @@
 /**
- * Reads the plants of an open store, and judges what a read that failed means.
+ * Looks up single plants of an open store in its log, and judges what a read that failed means, also that of
+ * a list.
  *
  * The lookups of one turn of the event loop are answered together: from memory, which keeps the newest
  * bytes of the log, and the others by reads that are gathered while earlier ones are under way.
  * Invariants. Only durable bytes are used. A plant is given only in a turn in which the log was found
  * in its place and not cut, because a repeat acknowledges what is in the log, as an append does. A log
  * that is not what was written, or whose place cannot be looked at, fails the store; any other exception
- * fails one read.
+ * fails one read. Knows no index: its caller knows where a plant is.
  */
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
@@ -35,7 +36,7 @@ const WARNING_REST_MS = 1000;
 /** Long lines that are held at once, in all stores of the process. */
 const longGate = new Gate(2);
 
-export class PlantReader {
+export class PlantLookups {
   /** The log, for reads that take turns with all others. */
   readonly source: ReadableFile;
   readonly #file: LogFile;
