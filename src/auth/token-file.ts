@@ -8,6 +8,7 @@ import { crc32 } from "node:zlib";
 import { clock } from "../clock.ts";
 import { TOKEN_LOCK_NAME } from "../core/file-names.ts";
 import {
+  encodeTokens,
   formatToken,
   makeRecord,
   mergeTokens,
@@ -23,8 +24,14 @@ import { LINE_FEED } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
 import { mendLog } from "../log/mend.ts";
 import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";
-import { encodeTokenEvent, type TokenEvent, type TokenSet } from "./token-log.ts";
-import { parseTokens, syncTokens, TokenReader, tokenPath } from "./token-reader.ts";
+import {
+  parseTokens,
+  syncTokens,
+  type TokenEvent,
+  TokenReader,
+  type TokenSet,
+  tokenPath,
+} from "./token-log.ts";
 
 const LOCK_WAIT_MS = 5000;
 
@@ -149,7 +156,7 @@ async function changeTokens<T>(
       file.assertEndsAt(found.end);
       // First the event, then its line feed: a line is never one of which a power cut lost a sector.
       const append = async (event: TokenEvent) => {
-        await file.appendOrThrow(Buffer.from(encodeTokenEvent(event)));
+        await file.appendOrThrow(Buffer.from(encodeTokens(event)));
         // Without room for it the event counts all the same, and the next change completes its line.
         await file.appendOrThrow(Buffer.of(LINE_FEED), { mayBeRefused: true });
       };

@@ -14,7 +14,7 @@ import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services
 import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/token.ts";
 import { disk, ioError, orIoError } from "../log/disk.ts";
 import { requestedReads } from "../log/file.ts";
-import { syncTokens, TokenReader, tokenPath } from "./token-reader.ts";
+import { syncTokens, TokenReader, tokenPath } from "./token-log.ts";
 
 /** A file that is missing for this long means no tokens. */
 const MISSING_MS = 500;

@@ -1,14 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import {
-  decodeTokenEvent,
-  encodeTokenEvent,
-  type TokenEvent,
-  TokenSet,
-} from "../../src/auth/token-log.ts";
+import { decodeTokenEvent, type TokenEvent, TokenSet } from "../../src/auth/token-log.ts";
 import { isTokenName } from "../../src/core/services.ts";
-import { isLive, type TokenRecord } from "../../src/core/token.ts";
+import { encodeTokens, isLive, type TokenRecord } from "../../src/core/token.ts";
 
 const HASH = "0123456789abcdef".repeat(4);
 const CREATED = {
@@ -147,7 +142,7 @@ test("encode and decode are inverses, and an event is one line", () => {
   const anyEvent = fc.oneof<fc.Arbitrary<TokenEvent>[]>(created, expiring, revoked);
   fc.assert(
     fc.property(anyEvent, (event) => {
-      const line = encodeTokenEvent(event);
+      const line = encodeTokens(event);
       assert.equal(line.includes("\n"), false);
       assert.deepEqual(decode(line), event);
     }),
@@ -155,7 +150,7 @@ test("encode and decode are inverses, and an event is one line", () => {
 });
 
 test("times are written in ISO 8601", () => {
-  const line = encodeTokenEvent({ event: "revoked", name: "a", revokedAt: TIME });
+  const line = encodeTokens({ event: "revoked", name: "a", revokedAt: TIME });
   assert.equal(line, JSON.stringify(REVOKED));
 });
 

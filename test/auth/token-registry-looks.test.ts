@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { appendFileSync, mkdirSync, renameSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { TokenReader } from "../../src/auth/token-reader.ts";
+import { TokenReader } from "../../src/auth/token-log.ts";
 import { clock } from "../../src/clock.ts";
 import { createToken, revokeToken, TokenRegistry } from "../../src/index.ts";
 import { type Disk, disk, replaceDisk } from "../../src/log/disk.ts";

@@ -259,8 +259,8 @@ an empty file is renamed to a checkpoint: leftover
 
 auth/token-file.ts
 a token event is written with its line feed: start: corruption, token log, needless corruption
-- await file.appendOrThrow(Buffer.from(encodeTokenEvent(event)));
-+ return file.appendOrThrow(Buffer.from(\`\${encodeTokenEvent(event)}\\n\`));
+- await file.appendOrThrow(Buffer.from(encodeTokens(event)));
++ return file.appendOrThrow(Buffer.from(\`\${encodeTokens(event)}\\n\`));
 
 log/folder.ts
 an error of the system leaves a function of the store: raw error
