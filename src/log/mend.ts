@@ -73,7 +73,7 @@ function sectorsOf(line: Buffer, offset: number): Sector[] {
   return sectors;
 }
 
-export interface Mendable {
+interface Mendable {
   /** Whole lines that lost pages, with their line feeds. */
   readonly lost: readonly ByteRange[];
   /** Where the whole lines end. */

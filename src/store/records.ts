@@ -118,7 +118,7 @@ export function parseLine(line: Buffer): NewPlant | PlantStoreError {
 }
 
 /** @throws PlantStoreError `corruption`, which names path and place, if the line is no plant. */
-export function decodeRecord(line: Buffer, path: string, place: LinePlace): NewPlant {
+function decodeRecord(line: Buffer, path: string, place: LinePlace): NewPlant {
   const plant = parseLine(line);
   if (plant instanceof PlantStoreError) throw lineError(path, place, plant.message, plant);
   return plant;
