@@ -191,13 +191,8 @@ declare const WebAssembly: {
 };
 
 /** Below a file there is nothing. */
-function orMissing(find: () => FileState | undefined): FileState | undefined {
-  try {
-    return find();
-  } catch (cause) {
-    if (systemCode(cause) === "ENOTDIR") return undefined;
-    throw cause;
-  }
+function throwUnlessMissing(cause: unknown): undefined {
+  if (systemCode(cause) !== "ENOTDIR") throw cause;
 }
 
 class SystemDisk implements Disk {
@@ -233,11 +228,19 @@ class SystemDisk implements Disk {
   }
 
   find(filePath: string): FileState | undefined {
-    return orMissing(() => fs.statSync(filePath, { bigint: true, throwIfNoEntry: false }));
+    try {
+      return fs.statSync(filePath, { bigint: true, throwIfNoEntry: false });
+    } catch (cause) {
+      return throwUnlessMissing(cause);
+    }
   }
 
   findEntry(filePath: string): FileState | undefined {
-    return orMissing(() => fs.lstatSync(filePath, { bigint: true, throwIfNoEntry: false }));
+    try {
+      return fs.lstatSync(filePath, { bigint: true, throwIfNoEntry: false });
+    } catch (cause) {
+      return throwUnlessMissing(cause);
+    }
   }
 
   async findLater(filePath: string): Promise<FileState | undefined> {

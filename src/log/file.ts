@@ -267,19 +267,15 @@ export class LogFile {
       let filled = 0;
       while (filled < buffer.length) {
         const wanted = buffer.length - filled;
-        const got = await this.#readSome(buffer, filled, wanted, position + filled);
+        const got = await new Promise<number>((resolve, reject) => {
+          this.#file.read(buffer, filled, wanted, position + filled, (cause, bytes) =>
+            cause === null ? resolve(bytes) : reject(cause),
+          );
+        });
         if (got === 0) break;
         filled += got;
       }
       return filled;
-    });
-  }
-
-  #readSome(buffer: Buffer, start: number, bytes: number, position: number): Promise<number> {
-    return new Promise((resolve, reject) => {
-      this.#file.read(buffer, start, bytes, position, (cause, got) =>
-        cause === null ? resolve(got) : reject(cause),
-      );
     });
   }
 

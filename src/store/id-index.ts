@@ -88,7 +88,7 @@ export class IdIndex {
 
   /** Like `get`, for an id given as two signed words. */
   getWords(low: number, high: number): number | undefined {
-    return this.#table(low, high).get(low, high);
+    return (this.#tables[this.tableOf(low, high)] as Table).get(low, high);
   }
 
   /**
@@ -98,18 +98,15 @@ export class IdIndex {
    */
   add(id: bigint, offset: number): number | undefined {
     this.#id[0] = id;
-    return this.addWords(this.#halves[0] as number, this.#halves[1] as number, offset);
-  }
-
-  /** Like `add`, for an id given as two signed words. */
-  addWords(low: number, high: number, offset: number): number | undefined {
-    const present = this.#table(low, high).add(low, high, offset);
+    const [low, high] = [this.#halves[0] as number, this.#halves[1] as number];
+    const table = this.#tables[this.tableOf(low, high)] as Table;
+    const present = table.add(low, high, offset);
     if (present === undefined) this.#size++;
     return present;
   }
 
   /**
-   * Adds ids of one table as `addWords` does: one call for many saves a third of a scan.
+   * Adds ids of one table as `add` does: one call for many saves a third of a scan.
    *
    * @returns the numbers of the entries whose ids were there already.
    */
@@ -117,10 +114,6 @@ export class IdIndex {
     const present = (this.#tables[table] as Table).addEntries(entries, start, end);
     this.#size += end - start - present.length;
     return present;
-  }
-
-  #table(low: number, high: number): Table {
-    return this.#tables[this.tableOf(low, high)] as Table;
   }
 }
 

@@ -133,7 +133,7 @@ export class PlantStore implements PlantService {
       const line = await this.#read(plant.id, taken, record).catch(throwUndecided);
       return line === record ? { ...plant } : parseNewPlant(line);
     }
-    assertRoom(this.#writer.durableBytes, this.size);
+    assertRoom(this.#writer.durableBytes, this.#log.index.size);
     const offset = await this.#writer.append(encodeNewPlant(plant));
     this.#log.index.add(plant.id, offset);
     // Here the AsyncLocalStorage of a subscriber has the caller's context.
