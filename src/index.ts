@@ -4,8 +4,7 @@
  * directory is in `tools.ts`.
  */
 /// <reference types="node" preserve="true" />
-export { parseAdminAddress } from "./admin/address.ts";
-export { type AdminOptions, AdminServer } from "./admin/server.ts";
+export { type AdminOptions, AdminServer, parseAdminAddress } from "./admin/server.ts";
 export { createFirstToken, createToken, listTokens, revokeToken } from "./auth/token-file.ts";
 export { TokenRegistry } from "./auth/token-registry.ts";
 export {

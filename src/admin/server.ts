@@ -4,16 +4,26 @@
  * It starts before the store is open, so that a long start can be watched, and closes last. It sees
  * the `Status` port and the channels, and nothing of the store. It keeps no process alive.
  *
- * It reads only: GET and HEAD, no bodies, no tokens. Pages of other origins cannot read an answer.
+ * It reads only: GET and HEAD, no bodies, no tokens. Pages of other origins cannot read an answer. So its
+ * address is its only protection: a Unix socket belongs to its owner alone from the first moment, and one
+ * that a dead process left is replaced.
  */
-
-import type { Server } from "node:http";
+import { once } from "node:events";
+import { chmodSync, lstatSync, rmSync } from "node:fs";
+import net, { type AddressInfo, isIP, type Server } from "node:net";
+import { isMainThread } from "node:worker_threads";
 import { publishWarning } from "../core/channels.ts";
-import { type AdminAddress, assertMethods, assertText } from "../core/options.ts";
+import {
+  type AdminAddress,
+  assertMethods,
+  assertNumber,
+  assertSocketPath,
+  assertText,
+} from "../core/options.ts";
 import type { Status } from "../core/services.ts";
+import { formatAdminAddress } from "../core/text.ts";
 import { Connections } from "../http/connections.ts";
 import { createServer } from "../http/server.ts";
-import { assertAdminAddress, isLocal, isOwnHost, listen } from "./address.ts";
 import { AdminHandler } from "./answers.ts";
 import type { Recorder } from "./recorder.ts";
 import { Sources } from "./status.ts";
@@ -101,4 +111,109 @@ export class AdminServer {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+/**
+ * Parses `127.0.0.1:9180`, `[::1]:9180`, `localhost:9180`, or a path that contains a slash,
+ * `/run/plant-store/admin.sock`. Port 0 picks a free port.
+ *
+ * @throws RangeError if the text is neither.
+ */
+export function parseAdminAddress(text: string): AdminAddress {
+  if (text.includes("/")) {
+    assertSocketPath("admin", text);
+    return { socketPath: text };
+  }
+  const [, host = "", port = ""] = /^(.+):([0-9]{1,5})$/.exec(text) ?? [];
+  const bare = host.replace(/^\[(.*)\]$/, "$1");
+  const isAddress = host === bare ? isIP(host) === 4 || NAME.test(host) : isIP(bare) === 6;
+  if (isAddress && Number(port) <= 65_535) return { host: bare, port: Number(port) };
+  throw new RangeError(
+    `admin: expected HOST:PORT or the path of a socket with a slash in it, got "${text}"`,
+  );
+}
+
+const NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
+
+/** @throws TypeError or RangeError that names the option, if it is no address. */
+function assertAdminAddress(address: AdminAddress): void {
+  const given = { ...address }; // also if it is no object
+  if ("socketPath" in given) assertSocketPath("address.socketPath", given.socketPath);
+  else {
+    assertText("address.host", given.host);
+    assertNumber("port", given.port);
+  }
+}
+
+/** Whether only this machine reaches it: of names, `localhost` alone is certain. @internal */
+export function isLocal(address: AdminAddress): boolean {
+  if ("socketPath" in address) return true;
+  const { host } = address;
+  if (host.startsWith("127.")) return isIP(host) === 4;
+  return host === "::1" || host.toLowerCase() === "localhost";
+}
+
+/**
+ * Whether a Host header names this listener. A page of another origin can make its own name resolve
+ * to this address (DNS rebinding) and read the answers, but its name is no IP address, `localhost`
+ * or one of `hosts`. Only HTTP/1.0 has no Host header, which no browser sends. @internal
+ */
+export function isOwnHost(
+  header: string | undefined,
+  address: AdminAddress,
+  hosts: readonly string[] = [],
+): boolean {
+  if ("socketPath" in address || header === undefined) return true; // not a browser
+  const host = header.replace(/:[0-9]*$/, "").toLowerCase();
+  const literal = host.replace(/^\[(.*)\]$/, "$1");
+  if (isIP(literal) !== 0 || host === "localhost") return true;
+  return [address.host, ...hosts].some((name) => name.toLowerCase() === host);
+}
+
+/** @returns the URL, with the port that was picked for 0. @throws the system's error. */
+async function listen(server: Server, address: AdminAddress): Promise<string> {
+  if ("socketPath" in address) {
+    await listenOnPath(server, address.socketPath);
+    return formatAdminAddress(address);
+  }
+  const listening = once(server, "listening");
+  server.listen({ ...address, exclusive: true }); // also in a worker of node:cluster
+  await listening;
+  return formatAdminAddress({ ...address, port: (server.address() as AddressInfo).port });
+}
+
+/** @throws the system's error; `EADDRINUSE` if a process listens there, or it is no socket. */
+async function listenOnPath(server: Server, path: string): Promise<void> {
+  await removeStale(path);
+  const listening = once(server, "listening");
+  // The mask belongs to the process, so it is set for one call only; a worker thread cannot set it.
+  const mask = isMainThread ? process.umask(0o077) : undefined;
+  try {
+    // Exclusive: else the primary of node:cluster makes the socket, with its own mask.
+    server.listen({ path, exclusive: true });
+  } finally {
+    if (mask !== undefined) process.umask(mask);
+  }
+  // A path is bound at once, or it belongs to another program.
+  if (server.listening) chmodSync(path, 0o600);
+  await listening;
+}
+
+async function removeStale(path: string): Promise<void> {
+  const time = socketTime(path);
+  if (time === undefined) return;
+  const socket = net.connect({ path });
+  const isRefused = await once(socket, "connect").then(
+    () => false,
+    ({ code }: NodeJS.ErrnoException) => code === "ECONNREFUSED",
+  );
+  socket.destroy();
+  // By now another process may have replaced it.
+  if (isRefused && time === socketTime(path)) rmSync(path, { force: true });
+}
+
+/** The change time of a socket identifies it; an inode may be reused. */
+function socketTime(path: string): bigint | undefined {
+  const entry = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  return entry?.isSocket() ? entry.ctimeNs : undefined;
 }

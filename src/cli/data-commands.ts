@@ -2,7 +2,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { LOG_NAME } from "../core/file-names.ts";
-import { parseInt64 } from "../core/int64.ts";
+import { parseInt64 } from "../core/json.ts";
 import { encodeLines, encodeNewPlant, parseNewPlant } from "../core/plant.ts";
 import { PlantStore, PlantStoreError } from "../index.ts";
 import {

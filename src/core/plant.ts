@@ -4,11 +4,14 @@
  * `parseNewPlant` judges untrusted bytes: a request body, or a line of the log. It reads what the
  * `encode` functions write back to the same plant. Names and tags are any JSON string and are never
  * trimmed or normalised; an id is an exact int64.
+ *
+ * `EncodedPlantFinder` recognises a plant in the form that the log has nearly all of them in, without making
+ * a string or an object. Every other form, faults included, is left to `parseNewPlant`, which agrees on
+ * every plant that is recognised.
  */
 import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
-import { assertInt64, parseCanonicalInt64, parseInt64 } from "./int64.ts";
-import { scanJson } from "./json.ts";
+import { assertInt64, parseCanonicalInt64, parseInt64, scanJson } from "./json.ts";
 import { assertRecordSize, RECORD_BYTES_MAX } from "./options.ts";
 import { cut, encodeJsonString } from "./text.ts";
 
@@ -200,4 +203,179 @@ export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
 
 function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
   return tag === undefined ? { id, name } : { id, name, tag };
+}
+
+/**
+ * Finds plants in the form that `encodeNewPlant` writes, the canonical one:
+ *
+ *   {"id":7,"name":"Fern"}  or  {"id":7,"name":"Fern","tag":"indoor"}
+ *
+ * without spaces, with the shortest spelling of the id, and with any escapes of JSON in its strings.
+ * Looks at four bytes at a time if it can.
+ */
+export class EncodedPlantFinder {
+  /** The id as two signed words, the two halves of an int64 in two's complement. */
+  idLow = 0;
+  idHigh = 0;
+  readonly #bytes: Uint8Array;
+  readonly #view: DataView;
+  /** The last offset at which four bytes can be read. */
+  readonly #lastFour: number;
+
+  /** @param bytes valid UTF-8. */
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    this.#lastFour = bytes.length - 4;
+  }
+
+  /**
+   * Looks for a plant that starts at the offset `start`.
+   *
+   * @returns the offset after its closing brace, or -1 if there is no plant of this form. The
+   * fields are valid only after a plant was found.
+   */
+  find(start: number): number {
+    if (!this.#isAt(start, ID_START) || !this.#isAt(start + 2, ID_END)) return -1;
+    let at = this.#readId(start + 6);
+    if (at < 0 || !this.#isAt(at, NAME_START)) return -1;
+    if (!this.#isAt(at + 4, NAME_END) || this.#bytes[at + 8] !== QUOTE) return -1;
+    at = this.#skipString(at + 9);
+    if (at >= 0 && this.#isAt(at, TAG_START)) {
+      if (!this.#isAt(at + 4, TAG_END)) return -1;
+      at = this.#skipString(at + 8);
+    }
+    return at >= 0 && this.#bytes[at] === CLOSE_BRACE ? at + 1 : -1;
+  }
+
+  /** Whether the plant that was found has this id. */
+  hasId(id: bigint): boolean {
+    return Number(BigInt.asIntN(32, id)) === this.idLow && Number(id >> 32n) === this.idHigh;
+  }
+
+  /** Whether the four bytes of `word` are at an offset. */
+  #isAt(at: number, word: number): boolean {
+    return at <= this.#lastFour && this.#view.getInt32(at, true) === word;
+  }
+
+  /** Returns the offset after the id, or -1. */
+  #readId(start: number): number {
+    const bytes = this.#bytes;
+    const isNegative = bytes[start] === MINUS;
+    const first = isNegative ? start + 1 : start;
+    let at = first;
+    let low = 0; // the magnitude, as two unsigned words
+    let high = 0;
+    for (; at < first + 16; at += 4) {
+      const four = this.#fourDigitsAt(at);
+      if (four < 0) break;
+      const sum = low * 10_000 + four;
+      low = sum >>> 0;
+      high = high * 10_000 + (sum - low) / WORD;
+    }
+    for (; at <= first + DIGITS_MAX; at++) {
+      const digit = (bytes[at] as number) - ZERO;
+      if (!(digit >= 0 && digit <= 9)) break;
+      const sum = low * 10 + digit;
+      low = sum >>> 0;
+      high = high * 10 + (sum - low) / WORD;
+    }
+    const length = at - first;
+    if (length < 1 || length > DIGITS_MAX) return -1;
+    const isLowest = isNegative && high === WORD / 2 && low === 0;
+    if (high >= WORD / 2 && !isLowest) return -1;
+    // A leading zero is invalid JSON, and -0 has the shorter spelling 0.
+    if (bytes[first] === ZERO && (length > 1 || isNegative)) return -1;
+    this.idLow = (isNegative ? -low : low) | 0;
+    this.idHigh = (isNegative ? (low === 0 ? -high : ~high) : high) | 0;
+    return at;
+  }
+
+  /** Returns the number that four bytes spell, or -1 if one of them is not a digit. */
+  #fourDigitsAt(at: number): number {
+    if (at > this.#lastFour) return -1;
+    const digits = this.#view.getInt32(at, true) ^ 0x30303030; // the first is the lowest byte
+    // Adding 0x76 sets the highest bit of a byte above 9.
+    if (((digits | (digits + 0x76767676)) & 0x80808080) !== 0) return -1;
+    const pairs = digits * 10 + (digits >> 8);
+    return (pairs & 0xff) * 100 + ((pairs >> 16) & 0xff);
+  }
+
+  /**
+   * Returns the offset after the quote that ends a string, or -1 if the string holds a control
+   * character, or a backslash that begins no escape.
+   */
+  #skipString(start: number): number {
+    const bytes = this.#bytes;
+    for (let at = start; ; ) {
+      at = this.#skipPlainText(at);
+      if (bytes[at] === QUOTE) return at + 1;
+      if (bytes[at] !== BACKSLASH) return -1;
+      if (IS_SHORT_ESCAPE[bytes[at + 1] as number] === 1) at += 2;
+      else if (bytes[at + 1] === LETTER_U && this.#areHexDigits(at + 2)) at += 6;
+      else return -1;
+    }
+  }
+
+  /** Whether four hexadecimal digits are at an offset; what comes after the end is none. */
+  #areHexDigits(at: number): boolean {
+    let digits = 0;
+    for (let digit = at; digit < at + 4; digit++)
+      digits += IS_HEX_DIGIT[this.#bytes[digit] as number] as number;
+    return digits === 4;
+  }
+
+  /** Returns the offset of the next quote, backslash or control character, or of the end. */
+  #skipPlainText(start: number): number {
+    let at = start;
+    for (; at <= this.#lastFour; at += 4) {
+      const word = this.#view.getInt32(at, true);
+      // The highest bit of a byte flags it. Subtracting borrows only from a byte that is flagged
+      // itself, so the lowest flag is always right. Bytes above 0x7f are never flagged.
+      const controls = word - 0x20202020;
+      const quotes = (word ^ 0x22222222) - 0x01010101;
+      const backslashes = (word ^ 0x5c5c5c5c) - 0x01010101;
+      const flags = ~word & (controls | quotes | backslashes) & 0x80808080;
+      if (flags !== 0) return at + ((31 - Math.clz32(flags & -flags)) >> 3);
+    }
+    while (isPlain(this.#bytes[at])) at++;
+    return at;
+  }
+}
+
+/** Of 9223372036854775807, the longest int64. */
+const DIGITS_MAX = 19;
+const WORD = 2 ** 32;
+
+const QUOTE = 0x22;
+const MINUS = 0x2d;
+const ZERO = 0x30;
+const BACKSLASH = 0x5c;
+const LETTER_U = 0x75;
+const CLOSE_BRACE = 0x7d;
+
+/** By byte, 0 or 1: what may follow a backslash, except \u, and what may follow that. */
+const IS_SHORT_ESCAPE = tableOf(/["\\/bfnrt]/);
+const IS_HEX_DIGIT = tableOf(/[0-9a-fA-F]/);
+
+const ID_START = wordOf('{"id');
+const ID_END = wordOf('id":');
+const NAME_START = wordOf(',"na');
+const NAME_END = wordOf('me":');
+const TAG_START = wordOf(',"ta');
+const TAG_END = wordOf('g":"');
+
+/** Four ASCII characters as a view reads them. */
+function wordOf(text: string): number {
+  return Buffer.from(text).readInt32LE();
+}
+
+function isPlain(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= 0x20 && byte !== QUOTE && byte !== BACKSLASH;
+}
+
+function tableOf(pattern: RegExp): Uint8Array {
+  return Uint8Array.from({ length: 256 }, (_, byte) =>
+    Number(pattern.test(String.fromCharCode(byte))),
+  );
 }

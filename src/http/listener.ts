@@ -9,7 +9,7 @@
 
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
-import { parseCanonicalInt64 } from "../core/int64.ts";
+import { parseCanonicalInt64 } from "../core/json.ts";
 import { ANY_ORIGIN, assertMethods, assertOrigins, normalizeBasePath } from "../core/options.ts";
 import type {
   PlantService,

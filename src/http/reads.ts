@@ -9,7 +9,7 @@ import { hash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import { INT64_MAX, INT64_MIN, parseCanonicalInt64 } from "../core/int64.ts";
+import { INT64_MAX, INT64_MIN, parseCanonicalInt64 } from "../core/json.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { cut, encodeJsonString } from "../core/text.ts";

@@ -7,7 +7,7 @@
  */
 import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { assertInt64, INT64_MAX, INT64_MIN } from "../core/int64.ts";
+import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
 import { assertPlantSize, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type {

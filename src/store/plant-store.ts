@@ -9,7 +9,7 @@
 import { type CreateMessage, creates } from "../core/channels.ts";
 import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { assertInt64 } from "../core/int64.ts";
+import { assertInt64 } from "../core/json.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
 import {
   assertPlantSize,

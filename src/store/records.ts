@@ -10,10 +10,9 @@
  * event loop. Knows neither directories nor locks: its caller decides how far a log is read.
  */
 import { isUtf8 } from "node:buffer";
-import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { RECORD_BYTES_MAX } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { EncodedPlantFinder, encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import {
   LINE_FEED,
   type LineBlock,

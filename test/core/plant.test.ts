@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import {
   encodeNewPlant,
   encodePlant,

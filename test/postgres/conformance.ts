@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
-import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import type { NewPlant } from "../../src/core/plant.ts";
 import {
   createToken,

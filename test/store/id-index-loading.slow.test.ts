@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import type { LinePosition } from "../../src/log/lines.ts";
 import { IdIndex, IdLoader } from "../../src/store/id-index.ts";
 import { hashWordsOf, wordsOfId } from "../support/id-words.ts";

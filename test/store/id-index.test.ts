@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import { hashId, IdIndex } from "../../src/store/id-index.ts";
 import { hashWordsOf } from "../support/id-words.ts";
 

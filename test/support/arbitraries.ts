@@ -1,6 +1,6 @@
 /** Values that several property tests draw from. */
 import fc from "fast-check";
-import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import type { NewPlant } from "../../src/core/plant.ts";
 
 /** Characters that are easily lost: escapes, line ends, halves of surrogate pairs. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { INT64_MAX, INT64_MIN, parseInt64 } from "../../src/core/int64.ts";
+import { INT64_MAX, INT64_MIN, parseInt64 } from "../../src/core/json.ts";
 
 const INTEGERS: readonly [text: string, value: bigint][] = [
   ["0", 0n],

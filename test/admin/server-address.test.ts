@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isLocal, isOwnHost, parseAdminAddress } from "../../src/admin/address.ts";
+import { isLocal, isOwnHost, parseAdminAddress } from "../../src/admin/server.ts";
 import { formatAdminAddress } from "../../src/core/text.ts";
 
 const GOOD: readonly [text: string, url: string, isLocal: boolean][] = [

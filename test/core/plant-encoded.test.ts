@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { isUtf8 } from "node:buffer";
 import { test } from "node:test";
 import fc from "fast-check";
-import { EncodedPlantFinder } from "../../src/core/encoded-plant.ts";
-import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
+import { EncodedPlantFinder, encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
 import { anyInt64, anyPlant } from "../support/arbitraries.ts";
 import { idOfWords } from "../support/id-words.ts";
 
