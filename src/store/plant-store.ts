@@ -135,7 +135,11 @@ export class PlantStore implements PlantService {
     }
     assertRoom(this.#writer.durableBytes, this.#log.index.size);
     const offset = await this.#writer.append(encodeNewPlant(plant));
-    this.#log.index.add(plant.id, offset);
+    try {
+      this.#log.index.add(plant.id, offset);
+    } catch (cause) {
+      throw this.#writer.fail(cause); // without memory for the index, the id could be stored once more
+    }
     // Here the AsyncLocalStorage of a subscriber has the caller's context.
     if (creates.hasSubscribers) publishCreate(this.#log.file.path, plant, offset);
     return plant;

@@ -5,8 +5,9 @@
  * nothing; beside a running server it stops at the bytes that the server knows to be durable. `repair` is the
  * manual recovery path. If every line is readable, it only accepts the log as it is, with a new checkpoint.
  * Otherwise it writes a new log of what is readable, the first record of an id winning, and keeps
- * the old one whole. A crash at any moment leaves a folder that starts, or refuses as before: first
- * the checkpoint is removed, then one rename replaces the log, and last the new checkpoint is written.
+ * the old one whole. A crash at any moment leaves a folder that starts, or refuses as before: a log whose
+ * sync has failed is first replaced by a copy; then the checkpoint is removed, one rename replaces the log,
+ * and last the new checkpoint is written.
  */
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
@@ -129,17 +130,22 @@ export interface RepairOutcome extends RepairPlan {
  * `unsynced` if the disk does not take what was read; `io_error` if there is nothing to repair or the system refuses.
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
+  return useAndClose(await lockDirectory(directory, "repair"), () =>
+    repairLocked(directory, options),
+  );
+}
+
+async function repairLocked(directory: string, options: RepairOptions): Promise<RepairOutcome> {
   const logPath = logPathOf(directory);
-  return useAndClose(await lockDirectory(directory, "repair"), async () => {
-    const checkpoint = await readCheckpoint(logPath);
-    // The checkpoint shows that the log held something: an empty one can take its place.
-    const isGone = checkpoint !== undefined && !exists(logPath);
-    if (isGone) return acceptLoss(logPath, checkpoint, options);
-    const file = await openLogForReading(directory);
-    const outcome = await useAndClose(file, () => repair(file, checkpoint, options));
-    if (outcome.isDone) removeLeftover(newLogPath(logPath)); // of a repair that was killed
-    return outcome;
-  });
+  const checkpoint = await readCheckpoint(logPath);
+  // The checkpoint shows that the log held something: an empty one can take its place.
+  const isGone = checkpoint !== undefined && !exists(logPath);
+  if (isGone) return acceptLoss(logPath, checkpoint, options);
+  const file = await openLogForReading(directory);
+  const outcome = await useAndClose(file, () => repair(file, checkpoint, options));
+  if (outcome === undefined) return repairLocked(directory, { confirm: async () => true });
+  if (outcome.isDone) removeLeftover(newLogPath(logPath)); // of a repair that was killed
+  return outcome;
 }
 
 async function acceptLoss(
@@ -159,11 +165,12 @@ async function acceptLoss(
   return { ...plan, isDone: true };
 }
 
+/** Returns `undefined` if the log was replaced by a copy of all its bytes, which has to be repaired instead. */
 async function repair(
   file: LogFile,
   checkpoint: Checkpoint | undefined,
   { confirm, onLeftOut, onProgress }: RepairOptions,
-): Promise<RepairOutcome> {
+): Promise<RepairOutcome | undefined> {
   /** Byte offsets of the lines that are left out. */
   const leftOut = new Set<number>();
   const scan = await LogScan.run(file, file.end, {
@@ -186,10 +193,11 @@ async function repair(
   if (plan.action !== "nothing" && !(await confirm(plan))) return { ...plan, isDone: false };
   file.assertUnchanged(); // the plan is for the log as it was read
   // Another program may have written what is reported, accepted or kept.
-  await useAndClose(await LogFile.open(file.path), (log) =>
+  const isReplaced = await useAndClose(await LogFile.open(file.path), (log) =>
     makeDurable(log, scan.end, (earliest) => scan.startOfRewrite(earliest)),
   );
   if (plan.action === "rewrite") {
+    if (isReplaced) return undefined;
     const keptAs = await rewriteWithout(file, leftOut, scan.tail.offset);
     return { ...plan, isDone: true, keptAs };
   }
@@ -202,23 +210,19 @@ async function repair(
 
 /** Replaces a log by one without some of its lines; returns the name under which the old one is kept. */
 async function rewriteWithout(
-  { path: logPath, end: size }: LogFile,
+  file: LogFile,
   leftOut: ReadonlySet<number>,
   tail: number,
 ): Promise<string> {
-  const file = await openLogForReading(path.dirname(logPath)); // it may have been replaced by a copy
-  return useAndClose(file, async () => {
-    file.assertEndsAt(size);
-    try {
-      const end = await writeWithout(file, leftOut, tail);
-      const keptAs = await replaceLog(file);
-      await writeCheckpoint(logPath, end);
-      return keptAs;
-    } catch (error) {
-      removeLeftover(newLogPath(logPath));
-      throw error;
-    }
-  });
+  try {
+    const end = await writeWithout(file, leftOut, tail);
+    const keptAs = await replaceLog(file);
+    await writeCheckpoint(file.path, end);
+    return keptAs;
+  } catch (error) {
+    removeLeftover(newLogPath(file.path));
+    throw error;
+  }
 }
 
 /**

@@ -146,6 +146,6 @@ test("a cut takes what others never synced, and nothing else", () => {
   judge.platter = platter.crash("cut", new Random("a"), "nothing");
   assert.throws(() => judge.judgeLog(folder, "it"), { kind: "lost" });
   folder.unsynced = "all";
-  judge.absorbCut(folder);
+  judge.absorbCut(folder, judge.tokensOf(folder));
   judge.judgeLog(folder, "it");
 });

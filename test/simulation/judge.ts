@@ -69,6 +69,8 @@ export class Folder {
   hasLost = false;
   /** How often that happened, or happened to its checkpoint. */
   losses = 0;
+  /** The same of its checkpoint. */
+  hasLostCheckpoint = false;
   /** It was repaired since others changed it. */
   isRepaired = false;
 
@@ -167,10 +169,9 @@ export class Judge {
     folder.hasUnsyncedTokens = false;
   }
 
-  /** Others changed the token log: it owes what it has. @param isMixed of old and new sectors, perhaps. */
-  adoptTokens(folder: Folder, isMixed = false): void {
+  /** Others changed the token log: it owes what it has. */
+  adoptTokens(folder: Folder): void {
     const image = this.tokensOf(folder);
-    if (isMixed) folder.tokens.knowAll(image);
     folder.tokens.adopt(image, this.#nowMs(), folder.hasLostTokens);
     folder.hasBadTokens = image.bad.length > 0;
     folder.tokensBefore = undefined;
@@ -197,8 +198,9 @@ export class Judge {
   judgeServed(folder: Folder, before: View, size: number, mayLeave = false): void {
     const how = "a start that serves";
     const isStill = before.losses === folder.losses; // a sync of the start may have brought old bytes back
-    if (before.fault !== undefined && !folder.hasLost && isStill) {
-      throw new Violation("served damage", `${how}, but ${before.fault}`);
+    const { fault } = isStill ? before : this.view(folder);
+    if (fault !== undefined && !folder.hasLost) {
+      throw new Violation("served damage", `${how}, but ${fault}`);
     }
     if (isStill && before.isUnsynced && isDamaged(before.log)) {
       throw new Violation("served damage", `${how}, but a sync has failed, and it is damaged`);
@@ -214,9 +216,8 @@ export class Judge {
       throw new Violation("served damage", `${how}: a line or the end is damaged`);
     }
     this.assertDurable(folder.logPath, log.bytes, 0, how);
-    const checkpoint = this.platter.find(`${folder.logPath}.checkpoint`);
-    const hasLost = checkpoint?.kind === "file" && checkpoint.hasLost;
-    if (!mayLeave && !hasLost && !this.isDurable(`${folder.logPath}.checkpoint`)) {
+    const isExcused = mayLeave || folder.hasLostCheckpoint;
+    if (!isExcused && !this.isDurable(`${folder.logPath}.checkpoint`)) {
       throw new Violation("not durable", `${how}: a cut changes its checkpoint`);
     }
     this.judgeRemoved(folder, before, how);
@@ -386,13 +387,18 @@ export class Judge {
     if (fault !== undefined) folder.excuse ??= `${how}: ${fault}`;
   }
 
-  /** The power was cut: what others never synced may be gone. */
-  absorbCut(folder: Folder): void {
+  /** The power was cut: what others never synced may be gone. @param before the tokens that processes saw. */
+  absorbCut(folder: Folder, before: TokenImage): void {
     this.#absorbLostPlants(folder, "a cut took what others never synced");
-    if (folder.hasUnsyncedTokens || folder.tokens.isUncertain) this.adoptTokens(folder, true);
+    if (folder.hasUnsyncedTokens || folder.tokens.isUncertain) {
+      // It may mix old and new sectors of what others wrote over each other.
+      folder.tokens.knowMixed(before, this.tokensOf(folder));
+      this.adoptTokens(folder);
+    }
     folder.hasUnsyncedTokens = false;
     if (folder.hasLostTokens) folder.hasBadTokens = this.tokensOf(folder).bad.length > 0;
     folder.hasLostTokens = false;
+    folder.hasLostCheckpoint = false;
   }
 
   #absorbLostPlants(folder: Folder, how: string): void {
@@ -415,7 +421,9 @@ export class Judge {
   /** A sync of this file failed: the cache may have dropped what others never synced. */
   absorbLoss(folder: Folder, file: FileNode): void {
     const isLog = this.platter.find(folder.logPath) === file;
-    if (isLog || this.platter.find(`${folder.logPath}.checkpoint`) === file) folder.losses++;
+    const isCheckpoint = this.platter.find(`${folder.logPath}.checkpoint`) === file;
+    if (isLog || isCheckpoint) folder.losses++;
+    if (isCheckpoint) folder.hasLostCheckpoint = true;
     if (isLog) {
       folder.hasLost = true; // a view may show what is not there any more
       this.#absorbLostPlants(folder, "a failed sync took what others never synced");

@@ -195,7 +195,7 @@ export class TokenLedger {
   isUncertain = false;
   /** By name, creates whose outcome is unknown: their tokens may exist, and nobody knows them. */
   readonly #attempts = new Map<string, number>();
-  /** The hashes of lines that nobody wrote. */
+  /** The hashes in lines that a cut may have mixed. */
   readonly #mixed = new Set<string>();
 
   /** A create begins, or its outcome is known. */
@@ -245,9 +245,9 @@ export class TokenLedger {
     }
   }
 
-  /** A cut has mixed what others wrote over each other: whatever is there may stay. */
-  knowAll({ created }: TokenImage): void {
-    for (const hash of created.keys()) this.#mixed.add(hash);
+  /** A cut may have mixed what others wrote over each other: what nobody saw before may stay. */
+  knowMixed(before: TokenImage, { created }: TokenImage): void {
+    for (const hash of created.keys()) if (!before.created.has(hash)) this.#mixed.add(hash);
   }
 
   /**

@@ -411,9 +411,10 @@ export class Life {
   /** Cuts the power of a machine on which nothing runs. */
   cutPower(cut: CutKind): void {
     const { harm } = this.rules.fired;
+    const tokens = new Map(this.#folders.map((each) => [each, this.judge.tokensOf(each)]));
     this.platter = this.platter.crash("cut", this.random.fork(`cut ${this.clock.events}`), cut);
     this.judge.platter = this.platter;
-    for (const folder of this.#folders) this.judge.absorbCut(folder);
+    for (const [folder, before] of tokens) this.judge.absorbCut(folder, before);
     if (this.rules.fired.harm === harm) return;
     this.#reportHarm();
     for (const folder of this.#folders) this.judge.absorbHarm(folder);

@@ -223,6 +223,9 @@ a backup that fails leaves what was not finished: backup, leftover
 a restore that fails forgets a name that it gave: half a copy
 -       placed.push(place); // a rename may fail that was done
 +       queueMicrotask(() => placed.push(place));
+one numbered backup too many is removed: backups, backup
+- const tooMany = older.slice(0, Math.max(0, older.length + 1 - keep));
++ const tooMany = older.slice(0, Math.max(0, older.length + 2 - keep));
 an old backup is removed under its name: half a copy, backup, backups
 -         const unfinished = unfinishedName(found);
 +         const unfinished = found;

@@ -80,6 +80,8 @@ export async function makeBackup(server: Server, command: Command): Promise<void
     if (life.isDead) return;
     target = `${NUMBERED}/${name}`;
     const gone = removed.map((each) => `${NUMBERED}/${each}`);
+    const wrong = gone.find((each) => !mayBeRemoved(life, each));
+    if (wrong !== undefined) throw new Violation("backups", `"${wrong}" was removed too early`);
     life.backups = life.backups.filter(({ path }) => !gone.includes(path));
     const { length } = numberedBackups(life);
     if (length > command.keep && !life.hasFaults) {

@@ -111,7 +111,7 @@ export class Server {
     const { code, message, cause } = life.failureOf(error);
     const isIn = (...acts: Command["act"][]) => acts.includes(act);
     const hasMark = life.judge.bytesOf(`${folder.tokenPath}.checkpoint.unsynced`) !== undefined;
-    const hasTokens = /token|backup/.test(act);
+    const hasTokens = /token/.test(act);
     const isExcused: Partial<Record<ErrorCode, boolean>> = {
       // Another client makes one.
       locked: life.isSlow || life.isDisturbed || isIn("backup into"),
@@ -119,7 +119,7 @@ export class Server {
       io_error:
         (isIn("import folder") && message.includes("there is no such file")) ||
         (isIn("backup", "backup into") && / bytes, and now has /.test(message)),
-      unsynced: hasMark && folder.mayHaveTokenMark,
+      unsynced: hasTokens && hasMark && folder.mayHaveTokenMark,
       overloaded: life.plan.queueBytesMax < 1024 * 1024,
       unknown_cursor: isIn("list"),
       token_exists: isIn("create token"),

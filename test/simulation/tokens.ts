@@ -32,18 +32,23 @@ export async function useTokens(server: Server, command: Command): Promise<void>
   }
 }
 
-/** What is reported is on the disk. @param last a text in the last line that counts. */
-function judgeDurable(life: Life, folder: Folder, how: string, last: string): void {
+/** What is reported is on the disk. @param last a text in the last line that counts, after another text. */
+function judgeDurable(life: Life, folder: Folder, how: string, last: string, after = last): void {
   const { judge } = life;
   const { tokenPath } = folder;
   const names = judge.namesIn(folder.path);
   // Another command may be making one, if a sync has failed.
-  const isMade = names.includes("tokens.jsonl.checkpoint.unsynced") || life.hasFaults;
+  const hasMark = names.includes("tokens.jsonl.checkpoint.unsynced");
+  const isMade = hasMark || life.hasFaults;
+  if (hasMark && !life.hasFaults && folder.tokenCommands === 1) {
+    throw new Violation("leftover", `${how}, and the log of tokens is unsynced still`);
+  }
+  if (!hasMark) folder.mayHaveTokenMark = false;
   if (names.includes("tokens.jsonl.repaired") && !isMade) {
     throw new Violation("leftover", `${how}: it leaves "tokens.jsonl.repaired"`);
   }
   const bytes = judge.bytesOf(tokenPath) ?? Buffer.alloc(0);
-  const at = bytes.lastIndexOf(last);
+  const at = bytes.indexOf(last, Math.max(0, bytes.lastIndexOf(after)));
   if (at < 0) {
     if (folder.hasLostTokens) return; // it has left the cache
     throw new Violation("token lost", `${how}: no line has ${last}`);
@@ -81,7 +86,7 @@ async function create({ life, folder, revoking }: Server, name: string): Promise
 async function revoke({ life, folder, revokes, revoking }: Server, name: string): Promise<void> {
   const { tokenChanges } = folder;
   const states = folder.tokens.named(name);
-  const isLive = states.some((state) => !state.revokeSent && !state.isTaken);
+  const live = states.findLast((state) => !state.revokeSent && !state.isTaken);
   for (const state of states) state.revokeSent = true;
   const isFirst = !revokes.has(name);
   revokes.set(name, (revokes.get(name) ?? 0) + 1);
@@ -94,7 +99,7 @@ async function revoke({ life, folder, revokes, revoking }: Server, name: string)
     });
   } catch (error) {
     // Another command may have revoked it first.
-    const isLost = isLive && isFirst && revokes.get(name) === 1;
+    const isLost = live !== undefined && isFirst && revokes.get(name) === 1;
     if (life.isDead || !isCode(error, "token_unknown") || !isLost) throw error;
     if (tokenChanges !== folder.tokenChanges || folder.tokens.isUncertain) throw error;
     throw new Violation("token unknown", `a token has the name "${name}"`);
@@ -102,7 +107,7 @@ async function revoke({ life, folder, revokes, revoking }: Server, name: string)
   if (life.isDead) return;
   for (const state of states) state.revokedAtMs ??= life.clock.steadyMs();
   if (tokenChanges !== folder.tokenChanges) life.judge.adoptTokens(folder);
-  else judgeDurable(life, folder, "a token was revoked", `"revoked","name":"${name}"`);
+  else judgeDurable(life, folder, "a token was revoked", `"revoked","name":"${name}"`, live?.hash);
 }
 
 async function list(life: Life, folder: Folder): Promise<void> {

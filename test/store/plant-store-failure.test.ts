@@ -11,6 +11,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
 import { LogFile } from "../../src/log/file.ts";
+import { IdIndex } from "../../src/store/id-index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openStore, writeLog } from "../support/stores.ts";
 
@@ -119,6 +120,21 @@ test("calls leave no callbacks on the promise `failed`, which may never settle",
   await Promise.all([store.create({ id: 1n, name: "a" }), store.get(2n), collect(store.list())]);
   await collect(store.list());
   assert.equal(then.mock.callCount(), 0);
+});
+
+test("a store without memory for its index fails, so that no id is stored twice (fake failure)", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  t.mock.method(IdIndex.prototype, "add", () => {
+    throw new RangeError("Array buffer allocation failed");
+  });
+  const refused = { code: "store_failed" };
+  await assert.rejects(store.create({ id: 1n, name: "a" }), refused);
+  await assert.rejects(store.create({ id: 1n, name: "another" }), refused);
+  t.mock.reset();
+  await store.close();
+  const again = await openStore(t, folder);
+  assert.equal(await again.create({ id: 1n, name: "a" }), "replayed");
 });
 
 test("an id that is not an int64 throws a RangeError, and the store continues", async (t) => {
