@@ -50,7 +50,7 @@ type Details = Pick<
   "databaseDeadlineMs" | "databaseConnections" | "queueBytesMax"
 >;
 
-export type Postgres = typeof import("../postgres/index.ts");
+type Postgres = typeof import("../postgres/index.ts");
 
 /** An open database, and the functions that work with it, which are imported only if needed. */
 export interface OpenDatabase {

@@ -4,8 +4,8 @@
  * loads the rest.
  *
  * Invariant: a runtime that cannot run the program, and a program that lacks a file, end here with one
- * line and status 2, which a supervisor does not retry. So this file imports nothing statically, because imports are resolved
- * before any line runs, and its syntax is that of Node 14.
+ * line and status 2, which a supervisor does not retry. So this file imports nothing statically, because
+ * imports are resolved before any line runs, and its syntax is that of Node 14.
  */
 
 // Node would open its debugger to every user of the machine. Programs that rotate logs send this

@@ -211,7 +211,7 @@ WantedBy=sockets.target
  * @param program without a command.
  * @param keep how many backups are kept.
  */
-export function backupUnit(program: readonly string[], keep: number): string {
+function backupUnit(program: readonly string[], keep: number): string {
   return `[Unit]
 Description=Backup of the plant store
 

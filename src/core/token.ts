@@ -192,7 +192,7 @@ export function tokenUnknown(name: string): PlantStoreError {
 }
 
 /** What becomes of the tokens of an import. @internal */
-export interface MergedTokens {
+interface MergedTokens {
   /** One record for each hash of the import. */
   readonly merged: readonly TokenRecord[];
   /** Those that are new, or revoked by the import. */
@@ -282,7 +282,7 @@ export function ageMs(since: Moment, steadyMs: number, wallMs: number): number {
 }
 
 /** @internal */
-export interface FollowOptions {
+interface FollowOptions {
   readonly clock: Clock;
   readonly intervalMs: number;
   /** How long a request waits for a look. */

@@ -82,7 +82,7 @@ export function scopeChallenge(scope: Scope): string {
 }
 
 /** Most answers have no headers of their own. */
-export const NO_HEADERS: Reply["headers"] = Object.freeze({});
+const NO_HEADERS: Reply["headers"] = Object.freeze({});
 
 /** A 200 with a JSON body. */
 export function okReply(body: Reply["body"], headers = NO_HEADERS): Reply {
@@ -105,7 +105,7 @@ const INTERNAL = {
 type RequestError = PlantStoreError & { code: RequestErrorCode };
 
 /** Whether a failure has a code of its own, and so a message for the client. */
-export function isRequestError(cause: unknown): cause is RequestError {
+function isRequestError(cause: unknown): cause is RequestError {
   return cause instanceof PlantStoreError && Object.hasOwn(FAILURES, cause.code);
 }
 

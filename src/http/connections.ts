@@ -42,7 +42,7 @@ type ConnectionTimes = Numbers &
   Readonly<{ stallTimeoutMs?: number | undefined; connectionCheckIntervalMs?: number | undefined }>;
 
 /** What carries the requests of a server out, and whose requests those on a connection are. */
-export type Handler = Pick<Listener, "handle" | "refuse" | "refuseBytes" | "lingering"> &
+type Handler = Pick<Listener, "handle" | "refuse" | "refuseBytes" | "lingering"> &
   Partial<Pick<Listener, "clientOn">>;
 
 /** The headers that an answer needs once the head of its request was judged. */

@@ -110,7 +110,7 @@ const PARSER_FAULTS = new Map<string, [code: RequestErrorCode, message: string]>
 ]);
 
 /** The value of a header that was sent more than once. */
-export const SEVERAL: unique symbol = Symbol("several");
+const SEVERAL: unique symbol = Symbol("several");
 
 /**
  * The value of a header; `undefined` if there is none. If the client sent none, the value in `headers`
@@ -118,7 +118,7 @@ export const SEVERAL: unique symbol = Symbol("several");
  *
  * @param name in lower case.
  */
-export function readSoleHeader(
+function readSoleHeader(
   { rawHeaders = [], headers }: IncomingMessage,
   name: string,
 ): string | typeof SEVERAL | undefined {

@@ -125,7 +125,7 @@ function isUnix({ localAddress, destroyed }: Socket): boolean {
   return localAddress === undefined && !destroyed;
 }
 
-export function clientOf(req: IncomingMessage, trusted?: TrustedProxies): string | undefined {
+function clientOf(req: IncomingMessage, trusted?: TrustedProxies): string | undefined {
   const peer = peerOf(req.socket);
   if (trusted === undefined) return peer;
   const caller = peer ?? (isUnix(req.socket) ? LOOPBACK : undefined);

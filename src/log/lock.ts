@@ -13,7 +13,7 @@
  *
  * A socket that accepts connections counts as a living process. Its answer names the holder in
  * messages, and says how far readers in other processes may read. Every user who may write in the
- * folder may hold the lock, as may change the data: a start warns of wider permissions.
+ * folder may hold the lock, and shorten what others read: a start warns of wider permissions.
  *
  * Not safe on network file systems, where sockets do not reach other machines; even there the appends
  * of log/file do not overwrite those of another process.
