@@ -66,6 +66,8 @@ export class Edits {
       const text = this.#life.judge.bytesOf(folder.logPath)?.subarray(offset) ?? Buffer.alloc(0);
       // Half a line may be what the server began to write, too.
       if (text.equals(bytes)) folder.appended.push({ offset, text });
+      const { cutFrom = Number.POSITIVE_INFINITY } = folder;
+      folder.isRefilled ||= offset + bytes.length >= cutFrom;
     } else this.#others.append(folder.logPath, bytes);
     if (folder.unsynced === "all") return;
     for (const choice of choices)
@@ -261,6 +263,7 @@ export class Edits {
         this.#replaceLog(folder, Buffer.alloc(0));
         break;
       case "cut log":
+        folder.cutFrom = this.#file(folder.logPath)?.size;
         this.#cutLog(folder, choice.number);
         break;
       case "remove lock":
