@@ -219,9 +219,7 @@ export class Judge {
     if (isDamaged(log)) {
       throw new Violation("served damage", `${how}: a line or the end is damaged`);
     }
-    // The folder above may refuse to be looked at; only where names are lost alone, that matters.
-    const isNameUnknown = mayLeave && this.platter.rules.isOn("names: any subset");
-    if (!isNameUnknown) this.assertDurable(folder.logPath, log.bytes, 0, how);
+    this.assertLogDurable(folder, log.bytes, how, mayLeave);
     const isExcused = mayLeave || folder.hasLostCheckpoint;
     if (!isExcused && !this.isDurable(`${folder.logPath}.checkpoint`)) {
       throw new Violation("not durable", `${how}: a cut changes its checkpoint`);
@@ -251,6 +249,13 @@ export class Judge {
     if (this.platter.keeps(filePath, bytes, position)) return;
     const where = `bytes ${position} to ${position + bytes.length} of "${filePath}"`;
     throw new Violation("not durable", `${how}: a cut would lose ${where}`);
+  }
+
+  /** The same of a log, by its name. @param hasFaults whether the folder above may have refused to be looked at. */
+  assertLogDurable({ logPath }: Folder, bytes: Buffer, how: string, hasFaults: boolean): void {
+    // Only where names are lost alone, that matters.
+    if (hasFaults && this.platter.rules.isOn("names: any subset")) return;
+    this.assertDurable(logPath, bytes, 0, how);
   }
 
   /** Whether no cut changes this file; one that is missing counts. */

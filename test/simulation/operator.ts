@@ -253,7 +253,7 @@ export async function repair(life: Life): Promise<void> {
   judge.judgeRemoved(folder, before, how);
   if (log === undefined) return;
   judge.judgeLog(folder, how);
-  judge.assertDurable(folder.logPath, log.bytes.subarray(0, log.end), 0, how);
+  judge.assertLogDurable(folder, log.bytes.subarray(0, log.end), how, life.hasFaults);
   folder.hasLost = false;
   folder.unsynced = new Set();
   folder.excuse = undefined;
