@@ -212,6 +212,8 @@ function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
  *
  * without spaces, with the shortest spelling of the id, and with any escapes of JSON in its strings.
  * Looks at four bytes at a time if it can.
+ *
+ * @internal
  */
 export class EncodedPlantFinder {
   /** The id as two signed words, the two halves of an int64 in two's complement. */
