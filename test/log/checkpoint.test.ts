@@ -12,6 +12,7 @@ import {
   EMPTY_LOG,
   encodeCheckpoint,
   extendCheckpoint,
+  newCheckpointPath,
   readCheckpoint,
   removeCheckpoint,
   writeCheckpoint,
@@ -118,6 +119,13 @@ test("writeCheckpoint() replaces the last one, with mode 0600, and leaves no oth
   assert.equal(mode & 0o777, 0o600);
   assert.notEqual(ino, first, "never written in place");
   assert.deepEqual(fs.readdirSync(path.dirname(logPath)), ["test.jsonl.checkpoint"]);
+});
+
+test("writeCheckpoint() does not go on with what a killed process left", async (t) => {
+  const logPath = logIn(t);
+  fs.writeFileSync(newCheckpointPath(logPath), encodeCheckpoint(EMPTY_LOG).slice(0, 9));
+  await writeCheckpoint(logPath, SOME);
+  assert.deepEqual(await readCheckpoint(logPath), SOME);
 });
 
 test("writeCheckpoint() throws io_error for every obstacle", async (t) => {

@@ -13,7 +13,9 @@
  * beside it (`log/mend-lost`); a copy that is not compared with its source, and a backup that has what is not
  * durable (`store/backup`); a log that reads otherwise the second time (`log/resync`); an unfinished copy of a
  * token log, and an event with a zero for its line feed (`auth/token-file-recovery`); an unfinished log that a
- * start leaves (`faults/leftovers`); a refused append that is cut and not synced (`simulation/platter`).
+ * start leaves (`faults/leftovers`); a refused append that is cut and not synced (`simulation/platter`); a
+ * checkpoint that goes on with one that was not finished (`log/checkpoint`); a restore that fails and forgets a
+ * name that it gave (`store/backup`).
  */
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -172,8 +174,6 @@ a damaged checkpoint counts: refused
 a checkpoint is not synced before its rename: not durable, backup
 -       file.appendOrThrow(Buffer.from(encodeCheckpoint(checkpoint))),
 +       file.overwrite(Buffer.from(encodeCheckpoint(checkpoint)), 0),
-a checkpoint goes on with one that was not finished: checkpoint, repair
--     disk.unlink(newPath); // of a process that was killed
 
 log/mend.ts
 lost sectors are mended nowhere: refused
@@ -218,11 +218,8 @@ a backup is made under its name: half a copy
 - partial = \`\${path.resolve(target)}.partial-\${clock.randomBytes(4).toString("hex")}\`,
 + partial = path.resolve(target),
 a backup that fails leaves what was not finished: backup, leftover
-- await ensureDirectory(partial);
-+ await ensureDirectory(partial); const removeLeftoverFolder = (_: string) => {};
-a restore that fails forgets a name that it gave: half a copy
--       placed.push(place); // a rename may fail that was done
-+       queueMicrotask(() => placed.push(place));
+- const report = await fill(partial);
++ const report = await fill(partial).catch((error) => { partial = "/none"; throw error; });
 one numbered backup too many is removed: backups, backup
 - const tooMany = older.slice(0, Math.max(0, older.length + 1 - keep));
 + const tooMany = older.slice(0, Math.max(0, older.length + 2 - keep));

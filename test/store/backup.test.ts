@@ -335,21 +335,24 @@ test("a restore removes a link in place of what a killed one left, and nothing b
   assert.equal(readLog(folder), A);
 });
 
-test("a restore whose last step fails leaves the folder empty (fake fault)", async (t) => {
-  const source = makeFolder(t);
-  writeLog(source, A);
-  const folder = makeFolder(t);
-  const { rename } = disk;
-  t.mock.method(disk, "rename", (from: string, to: string) => {
-    if (to === logPath(folder)) throw Object.assign(new Error("EIO: i/o error"), { code: "EIO" });
-    rename(from, to);
+for (const isDone of [false, true]) {
+  test(`a restore whose last step ${isDone ? "is done and " : ""}fails leaves the folder empty (fake fault)`, async (t) => {
+    const source = makeFolder(t);
+    writeLog(source, A);
+    const folder = makeFolder(t);
+    const { rename } = disk;
+    t.mock.method(disk, "rename", (from: string, to: string) => {
+      const isLast = to === logPath(folder);
+      if (!isLast || isDone) rename(from, to);
+      if (isLast) throw Object.assign(new Error("EIO: i/o error"), { code: "EIO" });
+    });
+    await assert.rejects(restore(source, folder), { code: "io_error" });
+    assert.deepEqual(
+      fs.readdirSync(folder).filter((name) => !name.startsWith("lock.")),
+      [],
+    );
   });
-  await assert.rejects(restore(source, folder), { code: "io_error" });
-  assert.deepEqual(
-    fs.readdirSync(folder).filter((name) => !name.startsWith("lock.")),
-    [],
-  );
-});
+}
 
 test("a backup whose name cannot be made durable is removed (fake fault)", async (t) => {
   const folder = makeFolder(t);
