@@ -71,6 +71,8 @@ interface Calls extends Pick<Operation, "hash"> {
 }
 
 const LATENCY_MS = 0.1;
+/** How long it takes to make the name that remembers a failed sync. */
+const REMEMBERING_MOMENTS = 6;
 
 export class SimulatedDisk implements Disk {
   readonly platter: Platter;
@@ -96,6 +98,10 @@ export class SimulatedDisk implements Disk {
   #crashOf = "any call";
   #momentsOf = 0;
   #trace = 0;
+  /** The last sync whose failure the process was told. */
+  #told:
+    | { readonly filePath: string; readonly node: FileNode; readonly moment: number }
+    | undefined;
   #reportCrash: () => void = () => {};
 
   constructor({ platter, clock, random, rules }: DiskOptions) {
@@ -124,6 +130,7 @@ export class SimulatedDisk implements Disk {
   die(): void {
     if (this.isDead) return;
     this.isDead = true;
+    this.#forgetTold();
     for (const { operation, work, applied } of this.#flights) {
       if (applied !== undefined) {
         work.abandon?.(applied.value);
@@ -156,6 +163,23 @@ export class SimulatedDisk implements Disk {
   }
 
   /** Returns false if the process has died at it. */
+  /** A sync of this file has failed, and the process is told. @internal */
+  tell(filePath: string, node: FileNode): void {
+    node.isFailureKnown = true;
+    this.#told = { filePath, node, moment: this.moments };
+  }
+
+  /**
+   * The process dies before it can remember that a sync has failed. No program can help that, so the model has
+   * the next one told again: the only place where it is kinder than a kernel.
+   */
+  #forgetTold(): void {
+    if (this.#told === undefined || this.moments - this.#told.moment > REMEMBERING_MOMENTS) return;
+    const { filePath, node } = this.#told;
+    const isRemembered = this.platter.find(`${filePath}.checkpoint.unsynced`) !== undefined;
+    if (!isRemembered) node.isFailureKnown = false;
+  }
+
   #passes(kind: MomentKind, { call, filePath, hash }: Operation): boolean {
     this.moments++;
     const time = Math.floor(this.clock.steadyMs() * 1000);
@@ -498,7 +522,7 @@ class SimulatedFile implements WritableFile {
     }
     cursor.failures = this.#node.failures;
     cursor.isOld = false;
-    this.#node.isFailureKnown = true;
+    this.#disk.tell(this.#path, this.#node);
     throw new SystemError(code ?? "EIO", "fsync", this.#path);
   }
 

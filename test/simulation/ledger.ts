@@ -262,7 +262,7 @@ export class TokenLedger {
     for (const state of this.states.values()) {
       const isRevoked = revoked.has(state.hash);
       state.isTaken = created.get(state.hash) !== state.name;
-      if (isRevoked || (state.isTaken && !hasLost))
+      if (!hasLost && (isRevoked || state.isTaken))
         state.revokedAtMs = since ?? state.revokedAtMs ?? nowMs;
       else state.revokedAtMs = undefined;
       state.revokeSent = isRevoked;

@@ -117,7 +117,7 @@ export class Server {
       locked: life.isSlow || life.isDisturbed || isIn("backup into"),
       // What is imported was removed, or what a crash left of a token was cut while it was copied.
       io_error:
-        (isIn("import folder") && message.includes("there is no such file")) ||
+        (isIn("import folder") && /there is no such file|ENOENT/.test(message)) ||
         (isIn("backup", "backup into") && / bytes, and now has /.test(message)),
       unsynced: hasTokens && hasMark && folder.mayHaveTokenMark,
       overloaded: life.plan.queueBytesMax < 1024 * 1024,
