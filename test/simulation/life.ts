@@ -82,6 +82,8 @@ export class Life {
   readonly underway = new Map<string, Copying>();
   /** The first numbered backup that this process began. */
   numberedBegun: Copying | undefined;
+  /** The same of the process before: a cut may bring back the name that a failed one took back. */
+  #numberedBefore: Copying | undefined;
   /** The logs of numbered backups that nobody reported; a cut may bring back one that was removed. */
   readonly #unreported = new Map<string, Buffer[]>();
   /** What a start or a repair has found, until it ends. */
@@ -164,6 +166,14 @@ export class Life {
     if (error instanceof PlantStoreError) return error;
     if (!(error instanceof SystemError)) throw error;
     throw new Violation("raw error", error.message);
+  }
+
+  /** A command has removed these backups; a cut may bring them back. */
+  dropBackups(paths: readonly string[]): void {
+    for (const { path, log } of this.backups.filter((each) => paths.includes(each.path))) {
+      this.#unreported.set(path, [...(this.#unreported.get(path) ?? []), log]);
+    }
+    this.backups = this.backups.filter(({ path }) => !paths.includes(path));
   }
 
   folderAt(path: string): Folder | undefined {
@@ -301,6 +311,7 @@ export class Life {
     this.#firedBefore = this.rules.fired;
     this.#countsBefore = { ...this.rules.counts };
     this.recovering = undefined;
+    this.#numberedBefore = this.numberedBegun;
     this.numberedBegun = undefined;
     this.isDisturbed = false;
     if (room > 0) platter.bytesMax = platter.bytesUsed + room;
@@ -480,8 +491,9 @@ export class Life {
       const logs = this.#unreported.get(path) ?? [];
       const found = this.judge.bytesOf(`${path}/plants.jsonl`);
       if (found !== undefined && logs.some((log) => log.equals(found))) continue;
-      if (this.numberedBegun === undefined) throw new Violation("backup", `${how}: "${path}"`);
-      const log = judgeCopy(this, new Folder(path), this.numberedBegun, how);
+      const begun = this.#numberedBefore ?? this.numberedBegun;
+      if (begun === undefined) throw new Violation("backup", `${how}: "${path}"`);
+      const log = judgeCopy(this, new Folder(path), begun, how);
       this.#unreported.set(path, [...logs, log]);
     }
   }

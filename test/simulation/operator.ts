@@ -82,7 +82,7 @@ export async function makeBackup(server: Server, command: Command): Promise<void
     const gone = removed.map((each) => `${NUMBERED}/${each}`);
     const wrong = gone.find((each) => !mayBeRemoved(life, each));
     if (wrong !== undefined) throw new Violation("backups", `"${wrong}" was removed too early`);
-    life.backups = life.backups.filter(({ path }) => !gone.includes(path));
+    life.dropBackups(gone);
     const { length } = numberedBackups(life);
     if (length > command.keep && !life.hasFaults) {
       throw new Violation("backups", `${length} are kept, not ${command.keep}`);
