@@ -491,11 +491,22 @@ export class Life {
       const logs = this.#unreported.get(path) ?? [];
       const found = this.judge.bytesOf(`${path}/plants.jsonl`);
       if (found !== undefined && logs.some((log) => log.equals(found))) continue;
-      const begun = this.#numberedBefore ?? this.numberedBegun;
-      if (begun === undefined) throw new Violation("backup", `${how}: "${path}"`);
-      const log = judgeCopy(this, new Folder(path), begun, how);
-      this.#unreported.set(path, [...logs, log]);
+      this.#unreported.set(path, [...logs, this.#judgeUnreported(path, how)]);
     }
+  }
+
+  /** It is a copy that this process began, or the one before. Returns its log. */
+  #judgeUnreported(path: string, how: string): Buffer {
+    let violation = new Violation("backup", `${how}: "${path}"`);
+    for (const begun of [this.#numberedBefore, this.numberedBegun]) {
+      try {
+        if (begun !== undefined) return judgeCopy(this, new Folder(path), begun, how);
+      } catch (error) {
+        if (!(error instanceof Violation)) throw error;
+        violation = error;
+      }
+    }
+    throw violation;
   }
 
   /** The machine is well again: a start serves everything, and another one finds the same bytes. */
