@@ -168,6 +168,7 @@ export class Edits {
     copy.excuse = folder.excuse;
     copy.repeated = new Set(folder.repeated);
     copy.isRotten = isMoved && folder.isRotten;
+    copy.hasLostCheckpoint ||= isMoved && folder.hasLostCheckpoint;
     copy.unsynced = "all";
     copy.hasUnsyncedTokens = true;
     copy.mayHaveTokenMark ||= folder.mayHaveTokenMark;

@@ -166,6 +166,7 @@ interface TokenLine {
   readonly event?: string;
   readonly name?: string;
   readonly hash?: string;
+  readonly revokedAt?: string;
   readonly tokens?: readonly { name: string; hash: string; revokedAt?: string }[];
 }
 
@@ -174,9 +175,10 @@ export function parseTokenImage(bytes: Buffer): TokenImage {
   const revoked = new Set<string>();
   const bad: ByteRange[] = [];
   /** Returns false for what is no event. */
-  const apply = ({ event, name = "", hash = "", tokens = [] }: TokenLine): boolean => {
+  const apply = ({ event, name = "", hash = "", revokedAt, tokens = [] }: TokenLine): boolean => {
     if (event === "created") created.set(hash, name);
     else if (event === "revoked") {
+      if (Number.isNaN(Date.parse(revokedAt ?? ""))) return false; // a cut may mix lines
       for (const [each, owner] of created) if (owner === name) revoked.add(each);
     } else if (event === "imported") {
       for (const token of tokens) {

@@ -63,7 +63,7 @@ test("a line with a whole sector of zeros is what a power cut leaves", () => {
 test("the events of a token log are applied in their order", () => {
   const created = { event: "created", name: "a", hash: "1" };
   const imported = { event: "imported", tokens: [{ name: "b", hash: "2", revokedAt: "now" }] };
-  const revoked = { event: "revoked", name: "a" };
+  const revoked = { event: "revoked", name: "a", revokedAt: "2027-01-01T00:00:01.034Z" };
   const text = [created, imported, revoked].map((event) => JSON.stringify(event)).join("\n");
   const tokens = parseTokenImage(Buffer.from(`${text}\nno event\n`));
   assert.deepEqual([...tokens.created.keys()], ["1", "2"]);
