@@ -162,7 +162,6 @@ export class SimulatedDisk implements Disk {
     return { call, filePath, random, hash: calls.hash };
   }
 
-  /** Returns false if the process has died at it. */
   /** A sync of this file has failed, and the process is told. @internal */
   tell(filePath: string, node: FileNode): void {
     node.isFailureKnown = true;
@@ -180,6 +179,7 @@ export class SimulatedDisk implements Disk {
     if (!isRemembered) node.isFailureKnown = false;
   }
 
+  /** Returns false if the process has died at it. */
   #passes(kind: MomentKind, { call, filePath, hash }: Operation): boolean {
     this.moments++;
     const time = Math.floor(this.clock.steadyMs() * 1000);

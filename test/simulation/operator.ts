@@ -15,6 +15,7 @@ import { Folder } from "./judge.ts";
 import { type TokenLedger, Violation } from "./ledger.ts";
 import type { Life } from "./life.ts";
 import { SystemError } from "./platter.ts";
+import type { RuleName } from "./rules.ts";
 import type { Server } from "./server.ts";
 import type { Command } from "./work.ts";
 
@@ -130,8 +131,8 @@ function judgeFailed(life: Life, target: string, failed: number, error: unknown)
 
 /** How often the disk has refused to change names, or to list them. */
 function failedNames({ rules }: Life): number {
-  const { "names: a change fails": changes = 0, "list: fails": lists = 0 } = rules.counts;
-  return changes + lists + (rules.counts["find: fails"] ?? 0);
+  const count = (rule: RuleName) => rules.counts[rule] ?? 0;
+  return count("names: a change fails") + count("list: fails") + count("find: fails");
 }
 
 /** Whether the disk let a command remove what it had made. @param failedBefore how often it had refused before. */
