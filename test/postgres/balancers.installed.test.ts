@@ -75,9 +75,16 @@ const startNginx: Start = async (t, { own, servers }) => {
   return ["nginx", "-c", file, "-p", folder, "-e", `${folder}/error.log`];
 };
 
-/** Sends a plant; resolves with the status, the type and the error number of the answer. */
+/**
+ * Sends a plant; resolves with the status, the type and the error number of the answer. Each has a
+ * connection of its own, because HAProxy closes one on which it has answered before the end of a body.
+ */
 async function send(url: string, token: string, body = '{"id":-1,"name":"Fern"}') {
-  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const headers = {
+    authorization: `Bearer ${token}`,
+    "content-type": "application/json",
+    connection: "close",
+  };
   const answer = await fetch(`${url}/plants`, { method: "POST", headers, body });
   const { error } = (await answer.json()) as { error?: number };
   return { status: answer.status, type: answer.headers.get("content-type"), error };
