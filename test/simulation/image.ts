@@ -162,30 +162,43 @@ export interface TokenImage {
   readonly bad: readonly ByteRange[];
 }
 
-interface TokenLine {
-  readonly event?: string;
-  readonly name?: string;
-  readonly hash?: string;
+interface TokenText {
+  readonly name: string;
+  readonly hash: string;
+  readonly scopes: readonly string[];
+  readonly createdAt: string;
   readonly revokedAt?: string;
-  readonly tokens?: readonly { name: string; hash: string; revokedAt?: string }[];
 }
+
+interface TokenLine extends TokenText {
+  readonly event?: string;
+  readonly tokens?: readonly TokenText[];
+}
+
+const isTime = (text: string | undefined) => !Number.isNaN(Date.parse(text ?? ""));
+/** A cut may mix a line out of two edits, so every member is looked at. */
+const isToken = ({ hash, scopes, createdAt, revokedAt = createdAt }: TokenText) =>
+  /^[0-9a-f]{64}$/.test(hash) &&
+  scopes.every((scope) => scope === "read" || scope === "write") &&
+  [createdAt, revokedAt].every(isTime);
 
 export function parseTokenImage(bytes: Buffer): TokenImage {
   const created = new Map<string, string>();
   const revoked = new Set<string>();
   const bad: ByteRange[] = [];
   /** Returns false for what is no event. */
-  const apply = ({ event, name = "", hash = "", revokedAt, tokens = [] }: TokenLine): boolean => {
-    if (event === "created") created.set(hash, name);
-    else if (event === "revoked") {
-      if (Number.isNaN(Date.parse(revokedAt ?? ""))) return false; // a cut may mix lines
+  const apply = (line: TokenLine): boolean => {
+    const { event, name, revokedAt, tokens = [line] } = line;
+    if (event === "revoked") {
+      if (!isTime(revokedAt)) return false;
       for (const [each, owner] of created) if (owner === name) revoked.add(each);
-    } else if (event === "imported") {
-      for (const token of tokens) {
-        created.set(token.hash, token.name);
-        if (token.revokedAt !== undefined) revoked.add(token.hash);
-      }
-    } else return false;
+      return true;
+    }
+    if ((event !== "created" && event !== "imported") || !tokens.every(isToken)) return false;
+    for (const token of tokens) {
+      created.set(token.hash, token.name);
+      if (token.revokedAt !== undefined) revoked.add(token.hash);
+    }
     return true;
   };
   const isEvent = (line: string) => {

@@ -61,14 +61,17 @@ test("a line with a whole sector of zeros is what a power cut leaves", () => {
 });
 
 test("the events of a token log are applied in their order", () => {
-  const created = { event: "created", name: "a", hash: "1" };
-  const imported = { event: "imported", tokens: [{ name: "b", hash: "2", revokedAt: "now" }] };
-  const revoked = { event: "revoked", name: "a", revokedAt: "2027-01-01T00:00:01.034Z" };
+  const [revokedAt, a, b] = ["2027-01-01T00:00:01.034Z", "a".repeat(64), "b".repeat(64)];
+  const token = { scopes: ["read"], createdAt: revokedAt };
+  const created = { event: "created", name: "a", hash: a, ...token };
+  const imported = { event: "imported", tokens: [{ name: "b", hash: b, revokedAt, ...token }] };
+  const revoked = { event: "revoked", name: "a", revokedAt };
   const text = [created, imported, revoked].map((event) => JSON.stringify(event)).join("\n");
-  const tokens = parseTokenImage(Buffer.from(`${text}\nno event\n`));
-  assert.deepEqual([...tokens.created.keys()], ["1", "2"]);
-  assert.deepEqual([...tokens.revoked].sort(), ["1", "2"]);
-  assert.deepEqual(tokens.bad, [{ offset: text.length + 1, bytes: 9 }]);
+  const mixed = `{"event":"created","name":"c","hash":"${"a".repeat(63)}"}`;
+  const tokens = parseTokenImage(Buffer.from(`${text}\n${mixed}\n`));
+  assert.deepEqual([...tokens.created.keys()], [a, b]);
+  assert.deepEqual([...tokens.revoked].sort(), [a, b]);
+  assert.deepEqual(tokens.bad, [{ offset: text.length + 1, bytes: mixed.length + 1 }]);
 });
 
 const NONE: ReadonlySet<string> = new Set();
