@@ -388,7 +388,8 @@ export class Life {
       if (folder.isRepaired) throw new Violation("repair", `a start refuses after it: ${message}`);
       return;
     }
-    if (code === "corruption" && folder.hasBadTokens) return;
+    // An editor and a command may have appended to one line.
+    if (code === "corruption" && (folder.hasBadTokens || folder.tokens.isUncertain)) return;
     const isExcused = this.hasFaults || folder.isRotten;
     if (["io_error", "unsynced", "locked"].includes(code) && isExcused) return;
     throw new Violation(`start: ${code}`, `a start fails: ${message}`);
@@ -405,7 +406,7 @@ export class Life {
     this.world.isCalm = true;
     const again = await this.#start();
     if (again !== undefined) return again;
-    if (this.folder.hasBadTokens) {
+    if (this.judge.tokensOf(this.folder).bad.length > 0) {
       this.edits.mendTokens(this.folder);
       const mended = await this.#start();
       if (mended !== undefined) return mended;
