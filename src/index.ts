@@ -45,7 +45,7 @@ export type {
   Verdict,
   VerifiedToken,
 } from "./core/services.ts";
-export { isLive, type NewToken, type TokenRecord } from "./core/token.ts";
+export { isLive, type LiveTokens, type NewToken, type TokenRecord } from "./core/token.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { OPENAPI } from "./http/openapi.ts";
 export {

@@ -10,9 +10,8 @@
  */
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
-import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/token.ts";
-import { disk, ioError, orIoError } from "../log/disk.ts";
+import { LiveTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/token.ts";
+import { disk, ioError } from "../log/disk.ts";
 import { requestedReads } from "../log/file.ts";
 import { syncTokens, TokenReader, tokenPath } from "./token-log.ts";
 
@@ -20,19 +19,12 @@ import { syncTokens, TokenReader, tokenPath } from "./token-log.ts";
 const MISSING_MS = 500;
 
 /** A file changed this recently may change again within the same tick of its time stamp. */
-const FRESH_MS = 2000;
+const AT_REST_MS = 2000;
 
 /** The token check that comes with the store. */
-export class TokenRegistry implements TokenVerifier {
+export class TokenRegistry extends LiveTokens {
   readonly #path: string;
   readonly #reader: TokenReader;
-  readonly #tokens = new FollowedTokens({
-    clock,
-    intervalMs: LOOK_INTERVAL_MS.folder,
-    waitMs: VERDICT_MS,
-    look: () => this.#look(),
-    fault: "the server has not read its token file for 2 s",
-  });
   /** The state of the file when it was read; `undefined`: read it at the next look. */
   #stamp: string | undefined;
   /** Since when looks find no file, on the monotonic clock. */
@@ -42,6 +34,12 @@ export class TokenRegistry implements TokenVerifier {
   #syncing: Promise<void> = Promise.resolve();
 
   private constructor(filePath: string) {
+    super({
+      clock,
+      intervalMs: LOOK_INTERVAL_MS.folder,
+      waitMs: VERDICT_MS,
+      fault: "the server has not read its token file for 2 s",
+    });
     this.#path = filePath;
     this.#reader = new TokenReader(filePath);
   }
@@ -53,65 +51,19 @@ export class TokenRegistry implements TokenVerifier {
    */
   static async open(directory: string): Promise<TokenRegistry> {
     const registry = new TokenRegistry(tokenPath(directory));
-    const begun = registry.#tokens.now();
+    const begun = registry.now();
     registry.#stamp = await registry.#readStamp();
     const tokens = await registry.#reader.read();
     registry.#syncMeanwhile();
     await registry.#syncing; // a start serves what is on disk
-    registry.#tokens.note(begun, tokens?.live(clock.wallMs()) ?? []);
-    registry.#tokens.follow();
+    registry.note(begun, tokens?.tokens ?? []);
+    registry.follow();
     return registry;
   }
 
-  /**
-   * For an operator: `false` once the token log could not be read for 2 s, and until it is read again.
-   * It stays `true` if the process was only frozen, or busy: the first request then waits for a look.
-   */
-  get isReadable(): boolean {
-    return this.#tokens.isReadable;
-  }
-
-  /**
-   * Answers at once if a look at the token log began within the last 2 s and succeeded. If not (the
-   * process was frozen, or the disk hangs), a token that was good waits for a look, for 2 s at most.
-   *
-   * @throws PlantStoreError `tokens_unreadable`: at once for any other token, as a rejection if no look
-   * succeeds in time.
-   */
-  verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
-    return this.#tokens.verify(token);
-  }
-
-  /** Waits like `verify`; a result that is over, or not one of this registry, is `false` at once. */
-  isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
-    return this.#tokens.isCurrent(verified);
-  }
-
-  /** The live tokens, for their operator. */
-  list(): TokenStatus[] {
-    return this.#tokens.list();
-  }
-
-  /**
-   * Resolves when a look at the file that begins after this call has ended, or after 2 s. If the look
-   * succeeded, every token is known that was created before the call. Never rejects: a failure is a warning.
-   */
-  refresh(): Promise<void> {
-    return this.#tokens.refresh();
-  }
-
-  /** Stops following the file. Two seconds later every verdict is `tokens_unreadable`. */
-  close(): void {
-    this.#tokens.close();
-  }
-
-  /** `close()`, for `using` and `await using`. */
-  [Symbol.dispose](): void {
-    this.close();
-  }
-
-  async #look(): Promise<void> {
-    const begun = this.#tokens.now(); // a dying disk may report a failed read only after a minute
+  /** @internal */
+  protected override async look(): Promise<void> {
+    const begun = this.now(); // a dying disk may report a failed read only after a minute
     try {
       const stamp = await this.#readStamp();
       const isSame = stamp !== undefined && stamp === this.#stamp;
@@ -124,7 +76,7 @@ export class TokenRegistry implements TokenVerifier {
       if (stamp !== undefined && !isSame) this.#syncMeanwhile();
       this.#stamp = stamp;
       this.#lastFault = undefined;
-      this.#tokens.note(begun, isSame ? undefined : (tokens?.live(clock.wallMs()) ?? []));
+      this.note(begun, isSame ? undefined : (tokens?.tokens ?? []));
     } catch (error) {
       this.#warnOnce(error as Error);
     }
@@ -138,13 +90,17 @@ export class TokenRegistry implements TokenVerifier {
     );
   }
 
-  /** Identifies a state of the file; `undefined` if it is missing or too fresh to trust. */
+  /** Identifies a state of the file; `undefined` if it is missing, or not at rest. */
   async #readStamp(): Promise<string | undefined> {
-    const action = `Cannot read "${this.#path}"`;
-    const state = await orIoError(action, () => disk.findLater(this.#path));
-    if (state?.isFile() === false) throw ioError(action, "expected a regular file");
-    if (state === undefined || clock.wallMs() - Number(state.ctimeMs) < FRESH_MS) return undefined;
-    return [state.dev, state.ino, state.size, state.mtimeNs, state.ctimeNs].join(":");
+    try {
+      const state = await disk.findLater(this.#path);
+      if (state === undefined) return undefined;
+      if (!state.isFile()) throw new Error("expected a regular file");
+      if (clock.wallMs() - Number(state.ctimeMs) < AT_REST_MS) return undefined;
+      return [state.dev, state.ino, state.size, state.mtimeNs, state.ctimeNs].join(":");
+    } catch (cause) {
+      throw ioError(`Cannot read "${this.#path}"`, cause);
+    }
   }
 
   #warnOnce(error: Error): void {

@@ -4,7 +4,7 @@
  * A token is `pst_` and 256 random bits in base64url. Their entropy makes a slow hash needless: no
  * search finds the token of a SHA-256. The caller provides the randomness, the clocks and the timers.
  *
- * Invariants of `FollowedTokens`, the live tokens of a server, followed by looks at the place where they are
+ * Invariants of `LiveTokens`, the live tokens of a server, followed by looks at the place where they are
  * stored. A verdict is given only while the newest good look began less than 2 s ago, by the monotonic and
  * by the wall clock: the first stops while a machine sleeps, and the second is sometimes set. So a process
  * that was frozen, or whose look hangs, accepts no token that was revoked meanwhile. While verdicts are
@@ -17,6 +17,7 @@ import {
   SCOPES,
   type Scope,
   type TokenStatus,
+  type TokenVerifier,
   type VerifiedToken,
 } from "./services.ts";
 
@@ -276,32 +277,22 @@ export interface Moment {
   readonly wallMs: number;
 }
 
-/** How old something is, by the clock that shows more: one that was set back is ignored. @internal */
-export function ageMs(since: Moment, steadyMs: number, wallMs: number): number {
-  return Math.max(steadyMs - since.steadyMs, wallMs - since.wallMs);
+/** How long ago a moment was, by the clock that shows more: one that was set back is ignored. @internal */
+export function ageMs(since: Moment, clock: Clock): number {
+  return Math.max(clock.steadyMs() - since.steadyMs, clock.wallMs() - since.wallMs);
 }
 
-/** @internal */
 interface FollowOptions {
   readonly clock: Clock;
   readonly intervalMs: number;
   /** How long a request waits for a look. */
   readonly waitMs: number;
-  /** Looks once, and calls `note` if that succeeds. Never rejects. */
-  readonly look: () => Promise<void>;
   /** Why tokens cannot be judged, for clients. */
   readonly fault: string;
 }
 
-interface Waiter {
-  /** By the monotonic clock. */
-  readonly deadline: number;
-  readonly resolve: () => void;
-  readonly reject: (error: PlantStoreError) => void;
-}
-
-/** @internal */
-export class FollowedTokens {
+/** The live tokens of a server. A subclass looks at the place where they are stored. */
+export abstract class LiveTokens implements TokenVerifier {
   readonly #options: FollowOptions;
   readonly #clock: Clock;
   /** Verdicts by hash: the time of a look-up reveals nothing of a token. */
@@ -315,128 +306,69 @@ export class FollowedTokens {
   #looking: Promise<void> = Promise.resolve();
   /** The last look, if it has not begun. */
   #next: Promise<void> | undefined;
-  /** The requests that wait for a look, oldest first: all wait equally long. */
-  #waiting: Waiter[] = [];
-  #expiry: Timer | undefined;
+  /** Each ends the wait of a request for a good look: an error rejects it. */
+  readonly #waiting = new Set<(error?: PlantStoreError) => void>();
   #interval: Timer | undefined;
-  #isClosed = false;
+  /** @internal */
+  protected isClosed = false;
 
-  constructor(options: FollowOptions) {
+  /** @internal */
+  protected constructor(options: FollowOptions) {
     this.#options = options;
     this.#clock = options.clock;
     const { steadyMs, wallMs } = this.now();
     this.#lookedAt = { steadyMs: steadyMs - VERDICT_MS, wallMs: wallMs - VERDICT_MS };
   }
 
-  now(): Moment {
+  /** Looks once, and calls `note` if that succeeds. Never rejects. @internal */
+  protected abstract look(): Promise<void>;
+
+  /** @internal */
+  protected now(): Moment {
     return { steadyMs: this.#clock.steadyMs(), wallMs: this.#clock.wallMs() };
   }
 
-  /** Milliseconds since the newest good look began. */
-  get ageMs(): number {
-    return ageMs(this.#lookedAt, this.#clock.steadyMs(), this.#clock.wallMs());
+  /** Looks at every interval, until `close`. Keeps no process alive. @internal */
+  protected follow(): void {
+    this.#interval = this.#clock.setInterval(() => {
+      this.#missed++;
+      void this.#lookNext();
+    }, this.#options.intervalMs);
+    this.#interval.unref();
   }
 
-  get isFresh(): boolean {
-    return this.#isFreshAt(this.#clock.wallMs());
-  }
-
-  /**
-   * For how long no look has succeeded, in milliseconds during which the process ran. Unlike the age of
-   * verdicts it does not grow while the process is frozen or its event loop is busy, nor with a clock
-   * that is set.
-   */
-  get failingMs(): number {
-    return this.#missed * this.#options.intervalMs;
-  }
-
-  /** For an operator: `false` once looks have failed, or not ended, for 2 s. */
-  get isReadable(): boolean {
-    return this.isFresh || this.failingMs < VERDICT_MS;
-  }
-
-  /**
-   * Returns a promise only if the token has to wait for a look.
-   *
-   * @throws PlantStoreError `tokens_unreadable`, also as a rejection.
-   */
-  verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
-    const wallMs = this.#clock.wallMs();
-    const verdict = this.#verdicts.get(hashToken(token));
-    const record = verdict && this.#records.get(verdict);
-    const isGood = record !== undefined && isLive(record, wallMs);
-    if (this.#isFreshAt(wallMs)) return isGood ? verdict : undefined;
-    if (!isGood) throw this.#unreadable();
-    return this.#nextLook().then(() => this.verify(token));
-  }
-
-  /** Waits like `verify`; a verdict that is over or unknown is `false` at once. */
-  isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
-    const wallMs = this.#clock.wallMs();
-    const record = this.#records.get(verified);
-    if (record === undefined || !isLive(record, wallMs)) return false;
-    if (this.#isFreshAt(wallMs)) return true;
-    return this.#nextLook().then(() => this.isCurrent(verified));
-  }
-
-  list(): TokenStatus[] {
-    const wallMs = this.#clock.wallMs();
-    return [...this.#records.values()]
-      .filter((record) => isLive(record, wallMs))
-      .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
+  /** Begins a look; if one is under way, once that has ended. */
+  #lookNext(): Promise<void> {
+    this.#next ??= this.#looking.then(() => {
+      this.#next = undefined;
+      return this.isClosed ? undefined : this.look();
+    });
+    this.#looking = this.#next;
+    return this.#looking;
   }
 
   /**
    * Takes the result of a good look.
    *
    * @param begun when it began: what it found may be as old.
-   * @param records the tokens, if they may have changed.
+   * @param records the tokens, if they may have changed; those that are not live are ignored.
+   * @internal
    */
-  note(begun: Moment, records?: Iterable<TokenRecord>): void {
+  protected note(begun: Moment, records?: Iterable<TokenRecord>): void {
     if (records !== undefined) this.#replace(records);
     this.#lookedAt = begun;
     if (!this.isFresh) return; // the process was frozen amid the look, or the disk hung
     this.#missed = 0;
-    this.#clock.clearTimeout(this.#expiry);
-    this.#expiry = undefined;
-    for (const { resolve } of this.#waiting.splice(0)) resolve();
+    for (const end of this.#waiting) end();
   }
 
-  /** Looks at every interval, until `close`. Keeps no process alive. */
-  follow(): void {
-    this.#interval = this.#clock.setInterval(() => {
-      this.#missed++;
-      void this.#look();
-    }, this.#options.intervalMs);
-    this.#interval.unref();
-  }
-
-  /**
-   * Resolves when a look that begins after this call has ended, well or not, or when a request would
-   * no longer wait for it. Never rejects.
-   */
-  async refresh(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const timer = this.#clock.setTimeout(resolve, this.#options.waitMs);
-      void this.#look().then(() => {
-        this.#clock.clearTimeout(timer);
-        resolve();
-      });
-    });
-  }
-
-  /** Stops looking, and rejects the requests that wait: verdicts are given for 2 s more at most. */
-  close(): void {
-    this.#isClosed = true;
-    this.#clock.clearInterval(this.#interval);
-    this.#expire(Number.POSITIVE_INFINITY);
-  }
-
-  #replace(live: Iterable<TokenRecord>): void {
+  #replace(records: Iterable<TokenRecord>): void {
+    const wallMs = this.#clock.wallMs();
     const known = this.#verdicts;
     this.#verdicts = new Map();
     this.#records = new Map();
-    for (const record of live) {
+    for (const record of records) {
+      if (!isLive(record, wallMs)) continue;
       const { hash, name, scopes } = record;
       const before = known.get(hash);
       // The same object while name and scopes are the same: a stream must outlive other changes.
@@ -447,37 +379,48 @@ export class FollowedTokens {
     }
   }
 
-  #isFreshAt(wallMs: number): boolean {
-    return ageMs(this.#lookedAt, this.#clock.steadyMs(), wallMs) < VERDICT_MS;
+  /** Whether the newest good look is young enough for verdicts. @internal */
+  protected get isFresh(): boolean {
+    return ageMs(this.#lookedAt, this.#clock) < VERDICT_MS;
   }
 
-  /** Begins a look, or waits for the next one to begin if one is under way already. */
-  #look(): Promise<void> {
-    this.#next ??= this.#looking.then(() => {
-      this.#next = undefined;
-      return this.#isClosed ? undefined : this.#options.look();
+  /**
+   * Answers at once while the newest good look began less than 2 s ago. Later (looks fail or hang, or the
+   * process was frozen) a token that was good waits for a good look, for 2 s or the deadline of a database.
+   *
+   * @throws PlantStoreError `tokens_unreadable`: at once for any other token, as a rejection if no look
+   * succeeds in time.
+   */
+  verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
+    const verdict = this.#verdicts.get(hashToken(token));
+    const record = verdict && this.#records.get(verdict);
+    const isGood = record !== undefined && isLive(record, this.#clock.wallMs());
+    if (this.isFresh) return isGood ? verdict : undefined;
+    if (!isGood) throw this.#unreadable();
+    return this.#waitForLook().then(() => this.verify(token));
+  }
+
+  /** Waits like `verify`; a result that is over, or not one of this object, is `false` at once. */
+  isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
+    const record = this.#records.get(verified);
+    if (record === undefined || !isLive(record, this.#clock.wallMs())) return false;
+    return this.isFresh || this.#waitForLook().then(() => this.isCurrent(verified));
+  }
+
+  /** Resolves after the next good look. */
+  #waitForLook(): Promise<void> {
+    if (this.isClosed || this.#waiting.size >= WAITING_MAX) throw this.#unreadable();
+    if (this.#waiting.size === 0) void this.#lookNext();
+    return new Promise((resolve, reject) => {
+      const end = (error?: PlantStoreError) => {
+        this.#clock.clearTimeout(timer);
+        this.#waiting.delete(end);
+        if (error === undefined) resolve();
+        else reject(error);
+      };
+      const timer = this.#clock.setTimeout(() => end(this.#unreadable()), this.#options.waitMs);
+      this.#waiting.add(end);
     });
-    this.#looking = this.#next;
-    return this.#looking;
-  }
-
-  #nextLook(): Promise<void> {
-    if (this.#isClosed || this.#waiting.length >= WAITING_MAX) throw this.#unreadable();
-    if (this.#waiting.length === 0) void this.#look();
-    const { waitMs } = this.#options;
-    const deadline = this.#clock.steadyMs() + waitMs;
-    this.#expiry ??= this.#clock.setTimeout(() => this.#expire(), waitMs);
-    return new Promise((resolve, reject) => this.#waiting.push({ deadline, resolve, reject }));
-  }
-
-  /** Rejects the requests whose deadline has passed. */
-  #expire(now = this.#clock.steadyMs()): void {
-    const count = this.#waiting.findIndex(({ deadline }) => deadline > now);
-    const late = this.#waiting.splice(0, count < 0 ? this.#waiting.length : count);
-    for (const { reject } of late) reject(this.#unreadable());
-    this.#clock.clearTimeout(this.#expiry);
-    const next = this.#waiting[0];
-    this.#expiry = next && this.#clock.setTimeout(() => this.#expire(), next.deadline - now);
   }
 
   #unreadable(): PlantStoreError {
@@ -486,5 +429,64 @@ export class FollowedTokens {
       "tokens_unreadable",
       `Authorization: ${why}: send the request again later`,
     );
+  }
+
+  /** The live tokens, for their operator. */
+  list(): TokenStatus[] {
+    const wallMs = this.#clock.wallMs();
+    return [...this.#records.values()]
+      .filter((record) => isLive(record, wallMs))
+      .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
+  }
+
+  /** Milliseconds since the newest good look began. @internal */
+  protected get ageMs(): number {
+    return ageMs(this.#lookedAt, this.#clock);
+  }
+
+  /**
+   * For how long no look has succeeded, in milliseconds during which the process ran. Unlike the age of
+   * verdicts it does not grow while the process is frozen or its event loop is busy, nor with a clock
+   * that is set.
+   *
+   * @internal
+   */
+  get failingMs(): number {
+    return this.#missed * this.#options.intervalMs;
+  }
+
+  /**
+   * For an operator: `false` once looks have failed, or not ended, for 2 s, and until one succeeds. It stays
+   * `true` if the process was only frozen, or busy: the first request then waits for a look.
+   */
+  get isReadable(): boolean {
+    return this.isFresh || this.failingMs < VERDICT_MS;
+  }
+
+  /**
+   * Resolves when a look that begins after this call has ended, or once a request would no longer wait for
+   * it. If the look succeeded, every token is known that was created before the call. Never rejects: a
+   * failure is a warning.
+   */
+  refresh(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.#clock.setTimeout(resolve, this.#options.waitMs);
+      void this.#lookNext().then(() => {
+        this.#clock.clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+
+  /** Stops looking, and rejects what waits for a look. Two seconds later every verdict is `tokens_unreadable`. */
+  close(): void {
+    this.isClosed = true;
+    this.#clock.clearInterval(this.#interval);
+    for (const end of this.#waiting) end(this.#unreadable());
+  }
+
+  /** `close()`, for `using` and `await using`. */
+  [Symbol.dispose](): void {
+    this.close();
   }
 }

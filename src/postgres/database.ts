@@ -392,7 +392,7 @@ export class Database {
   async lookIfOld(): Promise<void> {
     // Twice, because the look under way may have begun before the process was frozen.
     for (let looks = 0; looks < 2 && !this.isClosed; looks++) {
-      if (ageMs(this.#lookedAt, clock.steadyMs(), clock.wallMs()) < VERDICT_MS) return;
+      if (ageMs(this.#lookedAt, clock) < VERDICT_MS) return;
       await this.#look().catch(() => {});
     }
   }

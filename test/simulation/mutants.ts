@@ -89,7 +89,7 @@ a token counts as revoked before that is durable: not durable, token lost
 +     void append({ event: "revoked", name, revokedAt: now });
 a token log is cut without a copy: removed
 -   const end = await mendLog(file, {
-+   if (last === undefined) await file.truncate(tail.offset); const end = await mendLog(file, {
++   if (!isUnfinished) await file.truncate(tokens.tail.offset); const end = await mendLog(file, {
 
 log/file.ts
 a new file has no durable name: not durable, lost, token lost
@@ -235,19 +235,19 @@ the token file is read once: token accepted
 - stamp !== undefined && stamp === this.#stamp;
 + this.#stamp !== undefined;
 a token file that was just changed is not read again: token accepted
-- if (state === undefined || clock.wallMs() - Number(state.ctimeMs) < FRESH_MS) return undefined;
-+ if (state === undefined) return undefined;
+- Number(state.ctimeMs) < AT_REST_MS) return undefined;
++ Number(state.ctimeMs) < -1e15) return undefined;
 a token file that cannot be read leaves its tokens good: token accepted
 -       this.#warnOnce(error as Error);
-+       this.#tokens.note(begun);
++       this.note(begun);
 a request with a token waits as long as a look: token late
--     waitMs: VERDICT_MS,
-+     waitMs: 1e9,
+-       waitMs: VERDICT_MS,
++       waitMs: 1e9,
 
 core/token.ts
 a verdict has no age: token accepted
-- wallMs) < VERDICT_MS;
-+ wallMs) >= 0;
+- this.#clock) < VERDICT_MS;
++ this.#clock) >= 0;
 `;
 
 /** Faults that lives have found, and that were mended: each takes the mend out. */
