@@ -24,14 +24,7 @@ import { LINE_FEED } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
 import { mendLog } from "../log/mend.ts";
 import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";
-import {
-  parseTokens,
-  syncTokens,
-  type TokenEvent,
-  TokenReader,
-  type TokenSet,
-  tokenPath,
-} from "./token-log.ts";
+import { syncTokens, type TokenEvent, TokenReader, TokenSet, tokenPath } from "./token-log.ts";
 
 const LOCK_WAIT_MS = 5000;
 
@@ -171,15 +164,15 @@ async function recoverTokens(
 ): Promise<{ readonly tokens: TokenSet; readonly end: number }> {
   const bytes = Buffer.alloc(file.end + 1, "\n"); // with the line feed that the last line may lack
   await file.read(bytes.subarray(0, file.end), 0);
-  const { tokens, tail, last } = await parseTokens(file.path, bytes.subarray(0, file.end));
+  const tokens = new TokenSet();
+  const isUnfinished = await tokens.parse(file.path, bytes.subarray(0, file.end));
   await syncFound(file); // before a write of the mend reports, and so hides, an earlier failure
-  if (last !== undefined && bytes[file.end - 1] === 0) {
+  if (isUnfinished && bytes[file.end - 1] === 0) {
     await file.truncate(file.end - 1);
     bytes.fill(LINE_FEED, file.end);
   }
-  const end = await mendLog(file, { lost: [], tail, isRecord: () => last !== undefined });
+  const end = await mendLog(file, { lost: [], tail: tokens.tail, isRecord: () => isUnfinished });
   await makeDurable(file, { bytes: end, records: 0, crc32: crc32(bytes.subarray(0, end)) });
-  if (last !== undefined) tokens.apply(last);
   removeLeftover(newLogPath(file.path)); // of a process that was killed
   return { tokens, end };
 }

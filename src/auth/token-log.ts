@@ -21,17 +21,7 @@ import {
   type TokenRecord,
 } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
-import { useAndClose } from "../log/folder.ts";
-import {
-  isBlank,
-  type LinePosition,
-  LOG_START,
-  lineError,
-  markLength,
-  positionAfter,
-  splitLines,
-  visitLines,
-} from "../log/lines.ts";
+import { isBlank, LINE_FEED, LOG_START, lineError, markLength } from "../log/lines.ts";
 import { syncLog } from "../log/resync.ts";
 
 /**
@@ -75,11 +65,50 @@ function damage(fault: string): PlantStoreError {
 
 type Token = Omit<TokenRecord, "revokedAt"> & { revokedAt?: number };
 
-/** Every token of the log, in the order of creation. @internal */
+/** What is parsed in one turn of the event loop: a few milliseconds. */
+const TURN_BYTES = 128 * 1024;
+
+/** Every token of a log, in the order of creation. @internal */
 export class TokenSet {
   readonly tokens: Token[] = [];
   /** The tokens that were not revoked, by name: a log may hold many that were. */
   readonly #unrevoked = new Map<string, Token[]>();
+  /** Where the lines end that `parse` has applied. */
+  tail = LOG_START;
+
+  /**
+   * Applies the lines that follow those it has applied, and a last one that lacks only its line feed.
+   *
+   * @param bytes the whole log.
+   * @returns whether there is such a last line: then nothing more can be applied.
+   * @throws PlantStoreError `corruption`.
+   */
+  async parse(filePath: string, bytes: Buffer): Promise<boolean> {
+    let { offset, line } = this.tail;
+    if (offset === 0) offset = markLength(bytes);
+    const linesEnd = bytes.lastIndexOf(LINE_FEED) + 1;
+    let turnEnd = offset + TURN_BYTES;
+    while (offset < linesEnd) {
+      const end = bytes.indexOf(LINE_FEED, offset);
+      if (end > turnEnd) {
+        await turn();
+        turnEnd = end + TURN_BYTES;
+      }
+      const text = bytes.subarray(offset, end);
+      try {
+        if (!isBlank(text)) this.apply(decodeTokenEvent(text));
+      } catch (cause) {
+        const fault = `${(cause as Error).message}; mend or remove that line with an editor`;
+        throw lineError(filePath, { offset, line }, fault, cause);
+      }
+      offset = end + 1;
+      line++;
+    }
+    this.tail = { offset, line };
+    const last = parseTail(bytes.subarray(offset));
+    if (last !== undefined) this.apply(last);
+    return last !== undefined;
+  }
 
   apply(event: TokenEvent): void {
     if (event.event === "created") {
@@ -120,12 +149,9 @@ export class TokenSet {
   }
 
   live(now: number): TokenRecord[] {
-    return [...this.#unrevoked.values()].flat().filter((token) => isLive(token, now));
+    return this.tokens.filter((token) => isLive(token, now));
   }
 }
-
-/** What is parsed in one turn of the event loop: a few milliseconds. */
-const PIECE_BYTES = 128 * 1024;
 
 /** @internal */
 export function tokenPath(directory: string): string {
@@ -145,55 +171,6 @@ export function syncTokens(filePath: string): Promise<void> {
   );
 }
 
-interface ParsedTokens {
-  /** What follows from the whole lines. */
-  readonly tokens: TokenSet;
-  /** Where the whole lines end. */
-  readonly tail: LinePosition;
-}
-
-/**
- * Parses a token log.
- *
- * @param known an earlier result for the same log, whose set gets the events that follow.
- * @returns the whole lines, and the event of a last line that lacks only its line feed.
- * @throws PlantStoreError `corruption`.
- */
-export async function parseTokens(
-  filePath: string,
-  bytes: Buffer,
-  known: ParsedTokens = { tokens: new TokenSet(), tail: LOG_START },
-): Promise<ParsedTokens & { readonly last: TokenEvent | undefined }> {
-  const { tokens } = known;
-  let { tail } = known;
-  for await (const block of splitLines(piecesOf(bytes.subarray(tail.offset)), tail)) {
-    visitLines(block, (line, position) => tokens.apply(decodeAt(line, filePath, position)));
-    tail = positionAfter(block);
-  }
-  const rest = bytes.subarray(tail.offset);
-  return {
-    tokens,
-    tail,
-    last: parseTail(tail.offset === 0 ? rest.subarray(markLength(rest)) : rest),
-  };
-}
-
-async function* piecesOf(bytes: Buffer): AsyncGenerator<Buffer> {
-  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
-    await turn();
-    yield bytes.subarray(at, at + PIECE_BYTES);
-  }
-}
-
-function decodeAt(line: Buffer, filePath: string, position: LinePosition): TokenEvent {
-  try {
-    return decodeTokenEvent(line);
-  } catch (cause) {
-    const fault = `${(cause as Error).message}; mend or remove that line with an editor`;
-    throw lineError(filePath, position, fault, cause);
-  }
-}
-
 /** A line feed that was not written when the power went, or the disk failed, may be a zero. */
 function parseTail(text: Buffer): TokenEvent | undefined {
   try {
@@ -204,11 +181,11 @@ function parseTail(text: Buffer): TokenEvent | undefined {
   }
 }
 
-/** Reads one token log again and again: what was parsed before must still have its checksum. */
+/** Reads one token log again and again. */
 export class TokenReader {
   readonly #path: string;
   /** What was parsed so far; absent if the next read cannot continue from there. */
-  #known: (ParsedTokens & { readonly crc32: number }) | undefined;
+  #known: { readonly tokens: TokenSet; readonly crc32: number } | undefined;
 
   constructor(filePath: string) {
     this.#path = filePath;
@@ -225,25 +202,22 @@ export class TokenReader {
     if (bytes === undefined) return undefined;
     const known = this.#known;
     this.#known = undefined; // until all of it was parsed
-    const isPrefix = known !== undefined && checksum(bytes, known) === known.crc32;
-    const parsed = await parseTokens(this.#path, bytes, isPrefix ? known : undefined);
-    const { tokens, last } = parsed;
-    if (last === undefined) this.#known = { ...parsed, crc32: checksum(bytes, parsed) };
-    else tokens.apply(last);
+    const isPrefix =
+      known !== undefined && crc32(bytes.subarray(0, known.tokens.tail.offset)) === known.crc32;
+    const tokens = isPrefix ? known.tokens : new TokenSet();
+    if (await tokens.parse(this.#path, bytes)) return tokens;
+    this.#known = { tokens, crc32: crc32(bytes.subarray(0, tokens.tail.offset)) };
     return tokens;
   }
 
   async #readBytes(): Promise<Buffer | undefined> {
     const file = await LogFile.openForReading(this.#path);
     if (file === undefined) return undefined;
-    return useAndClose(file, async () => {
+    try {
       const bytes = Buffer.allocUnsafe(file.size());
       return bytes.subarray(0, await file.read(bytes, 0));
-    });
+    } finally {
+      await file.close();
+    }
   }
-}
-
-/** The CRC-32 of the bytes before the end of what was parsed. */
-function checksum(bytes: Buffer, { tail }: ParsedTokens): number {
-  return crc32(bytes.subarray(0, tail.offset));
 }

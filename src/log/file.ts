@@ -262,21 +262,19 @@ export class LogFile {
    *
    * @throws PlantStoreError `io_error`.
    */
-  read(buffer: Buffer, position: number): Promise<number> {
-    return orIoError(`Cannot read "${this.path}"`, async () => {
-      let filled = 0;
-      while (filled < buffer.length) {
-        const wanted = buffer.length - filled;
-        const got = await new Promise<number>((resolve, reject) => {
-          this.#file.read(buffer, filled, wanted, position + filled, (cause, bytes) =>
-            cause === null ? resolve(bytes) : reject(cause),
-          );
-        });
-        if (got === 0) break;
-        filled += got;
-      }
-      return filled;
-    });
+  async read(buffer: Buffer, position: number): Promise<number> {
+    let filled = 0;
+    while (filled < buffer.length) {
+      const wanted = buffer.length - filled;
+      const got = await new Promise<number>((resolve, reject) => {
+        this.#file.read(buffer, filled, wanted, position + filled, (cause, bytes) =>
+          cause === null ? resolve(bytes) : reject(ioError(`Cannot read "${this.path}"`, cause)),
+        );
+      });
+      if (got === 0) break;
+      filled += got;
+    }
+    return filled;
   }
 
   /** Like `read`, for a request: waits while two other such reads are under way. */

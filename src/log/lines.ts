@@ -1,5 +1,5 @@
 /**
- * The lines of a log, and the only code that reads them: for a start, lists and every command.
+ * The lines of a log, and the code that reads them in blocks: for a start, lists and every command.
  *
  * A line is a record without line feeds, and a line feed. Lines of white space are no records: a start
  * overwrites a damaged batch with them, and an editor may leave them. What follows the last line feed is
@@ -164,12 +164,9 @@ export function lineError(
   return new PlantStoreError("corruption", `Cannot read "${path}": ${place}: ${fault}`, { cause });
 }
 
-/** Like `readBlocks`, for bytes from anywhere. @param start the position of their first line. @internal */
-export async function* splitLines(
-  chunks: AsyncIterable<Buffer>,
-  start = LOG_START,
-): AsyncGenerator<LineBlock> {
-  let position = start;
+/** Like `readBlocks`, for bytes from anywhere. @internal */
+export async function* splitLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<LineBlock> {
+  let position = LOG_START;
   let carried: Buffer[] = []; // joined only once: a line may span many chunks
   for await (const chunk of chunks) {
     const linesEnd = chunk.lastIndexOf(LINE_FEED) + 1;
