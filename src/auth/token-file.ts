@@ -146,7 +146,7 @@ async function changeTokens<T>(
     const found = await useAndClose(await LogFile.open(filePath, lock), recoverTokens);
     // Opened once more, because it may have been replaced by a copy.
     return useAndClose(await LogFile.open(filePath, lock), async (file) => {
-      file.assertEndsAt(found.end);
+      file.assertInPlace(found.end);
       // First the event, then its line feed: a line is never one of which a power cut lost a sector.
       const append = async (event: TokenEvent) => {
         await file.appendOrThrow(Buffer.from(encodeTokens(event)));

@@ -40,7 +40,10 @@ export interface FolderEntry {
 /** Receives the outcome of a read: the bytes that were read, or why there are none. */
 export type ReadDone = (cause: Error | null, bytes: number) => void;
 
-/** An open file. Every method throws, or rejects with, the system's error. */
+/**
+ * An open file. Every method throws, or rejects with, the system's error; those that change a file do so, too,
+ * if it was opened to be read.
+ */
 export interface OpenFile {
   /** The file that was opened, whatever its name leads to now. */
   state(): FileState;
@@ -50,12 +53,6 @@ export interface OpenFile {
   readNow(buffer: Buffer, position: number): number;
   /** Makes everything in the file durable, and its length. A failure is reported once only. */
   sync(): Promise<void>;
-  /** Promises nothing. */
-  close(): Promise<void>;
-}
-
-/** A file that is open for changes, too. */
-export interface WritableFile extends OpenFile {
   /**
    * Appends the bytes from `start` on to the end of the file, wherever that is; returns how many were
    * written, perhaps not all. They are durable then. After a failure any of them may be in the file.
@@ -65,6 +62,8 @@ export interface WritableFile extends OpenFile {
   overwrite(bytes: Buffer, start: number, position: number): Promise<number>;
   /** Cuts the file. Not durable. */
   truncate(bytes: number): void;
+  /** Promises nothing. */
+  close(): Promise<void>;
 }
 
 /** A text that an operator names. */
@@ -79,7 +78,7 @@ export interface Disk {
   /** Opens a file to read it. Refuses a FIFO, whose reader may wait for ever. */
   open(filePath: string): Promise<OpenFile>;
   /** Opens a file for changes, and makes it if it is missing (0600). A new name is not durable. */
-  openForChanges(filePath: string): Promise<WritableFile>;
+  openForChanges(filePath: string): Promise<OpenFile>;
   /** Opens a file that a person has named, of any kind. `undefined`: it is a folder. */
   openText(filePath: string, chunkBytes: number): Promise<NamedText | undefined>;
   /** The file to which the path leads. */
@@ -118,7 +117,7 @@ const { O_APPEND, O_CREAT, O_DIRECT, O_DSYNC, O_NONBLOCK, O_RDONLY, O_RDWR, O_SY
 /** A write waits for the disk: one call instead of two (measured: docs/speed.md). macOS has no O_DSYNC. */
 const SYNCED = O_DSYNC ?? O_SYNC;
 
-class SystemFile implements WritableFile {
+class SystemFile implements OpenFile {
   /** For reads, and for changes in place. */
   readonly #handle: FileHandle;
   /** For appends; absent in a file that was opened to be read. */
@@ -200,7 +199,7 @@ class SystemDisk implements Disk {
     return new SystemFile(await openFile(filePath, O_RDONLY));
   }
 
-  async openForChanges(filePath: string): Promise<WritableFile> {
+  async openForChanges(filePath: string): Promise<OpenFile> {
     const handle = await openFile(filePath, O_RDWR | O_CREAT);
     let appender: FileHandle | undefined;
     try {

@@ -20,7 +20,6 @@ import {
   type OpenFile,
   orIoError,
   systemCode,
-  type WritableFile,
 } from "./disk.ts";
 import { syncFolderAndName } from "./folder.ts";
 import { LINE_FEED } from "./lines.ts";
@@ -65,17 +64,14 @@ export const requestedReads = new Gate(REQUESTED_READS_MAX);
 export class LogFile {
   readonly path: string;
   readonly #file: OpenFile;
-  /** The same file; `undefined` if it was opened for reading. */
-  readonly #writable: WritableFile | undefined;
   readonly #identity: FileState;
   /** Under which the file is written; `undefined` if it has none. */
   readonly #lock: Lock | undefined;
   #end: number;
 
-  private constructor(filePath: string, file: OpenFile, writable?: WritableFile, lock?: Lock) {
+  private constructor(filePath: string, file: OpenFile, lock?: Lock) {
     this.path = filePath;
     this.#file = file;
-    this.#writable = writable;
     this.#lock = lock;
     this.#identity = file.state();
     this.#end = Number(this.#identity.size);
@@ -96,7 +92,7 @@ export class LogFile {
         // A failure is not remembered: ext4 and XFS accept no further write after it.
         if (!isTemporary) await syncFolderAndName(path.dirname(filePath));
         warnOfLinks(filePath, file.state());
-        return new LogFile(filePath, file, file, lock);
+        return new LogFile(filePath, file, lock);
       } catch (error) {
         await file.close();
         throw error;
@@ -128,20 +124,17 @@ export class LogFile {
     let written = 0;
     try {
       while (written < bytes.length) {
-        // Writing the rest after a short write gives its reason. If another process has appended in
-        // between, the rest would continue the record of that process.
-        if (written > 0) this.assertEndsAt(this.#end + written);
-        const count = await this.#forChanges.append(bytes, written);
+        const count = await this.#file.append(bytes, written);
         if (count === 0) throw new Error("the system wrote nothing, and gave no reason");
         written += count;
+        // Also after a short write, whose rest gives its reason: if another process has appended in
+        // between, the rest would continue the record of that process.
+        this.assertInPlace(this.#end + written);
       }
     } catch (cause) {
       return this.#undo(bytes, written, cause);
     }
-    const end = this.#end + bytes.length;
-    const displacement = this.displacement(end);
-    if (displacement !== undefined) return { outcome: "unknown", cause: this.#fault(displacement) };
-    this.#end = end;
+    this.#end += written;
     return { outcome: "durable" };
   }
 
@@ -174,11 +167,11 @@ export class LogFile {
     const found = Buffer.alloc(written.length);
     await this.read(found, this.#end);
     if (!found.equals(written)) throw this.#fault("does not end with the bytes of this process");
-    this.assertEndsAt(this.#end + written.length);
+    this.assertInPlace(this.#end + written.length);
     if (written.length > 0) {
-      this.#forChanges.truncate(this.#end);
+      this.#file.truncate(this.#end);
       // Or a power cut may leave a line of its sectors and of those of the next append.
-      await this.#forChanges.sync();
+      await this.sync();
     }
     return written.length;
   }
@@ -208,10 +201,10 @@ export class LogFile {
    * @throws PlantStoreError `locked` if another process has changed the file; `io_error`.
    */
   async overwrite(bytes: Buffer, position: number): Promise<void> {
-    this.assertUnchanged();
+    this.assertInPlace();
     await orIoError(`Cannot write "${this.path}"`, async () => {
       for (let written = 0; written < bytes.length; ) {
-        const count = await this.#forChanges.overwrite(bytes, written, position + written);
+        const count = await this.#file.overwrite(bytes, written, position + written);
         if (count === 0) throw new Error("the system wrote nothing");
         written += count;
       }
@@ -226,10 +219,10 @@ export class LogFile {
    * @throws PlantStoreError `locked` if another process has changed the file; `io_error`.
    */
   async truncate(length: number): Promise<void> {
-    this.assertUnchanged();
+    this.assertInPlace();
     await orIoError(`Cannot cut "${this.path}"`, async () => {
       if (this.#hasLineFeed(length)) throw this.#fault("was changed by another program");
-      this.#forChanges.truncate(length);
+      this.#file.truncate(length);
       this.#end = length;
       await this.sync();
     });
@@ -249,11 +242,6 @@ export class LogFile {
   /** Makes all of the file durable. @throws the system's error, which is reported once only. */
   sync(): Promise<void> {
     return this.#file.sync();
-  }
-
-  get #forChanges(): WritableFile {
-    if (this.#writable === undefined) throw new Error("it was opened for reading");
-    return this.#writable;
   }
 
   /**
@@ -311,43 +299,34 @@ export class LogFile {
   }
 
   /**
-   * What is wrong with the file, or `undefined` if its lock is held, its path still leads to it and it
-   * has this size: a file that was deleted, replaced or written to by another process, or that another
-   * process may write, acknowledges nothing.
+   * Throws unless the lock of the file is held, its path still leads to it and it has this size: a file
+   * that was deleted, replaced or written to by another process, or that another process may write,
+   * acknowledges nothing. Call it in the turn that relies on that.
    *
+   * @param size by default the one with which this process left the file.
    * @param sizeMax the greatest size that is right, while this process appends.
+   * @throws PlantStoreError `locked`.
    */
-  displacement(size: number, sizeMax = size): string | undefined {
+  assertInPlace(size = this.#end, sizeMax = size): void {
     if (this.#lock?.findLoss() !== undefined) {
-      return "is not locked any more, because its lock file was removed or replaced";
+      throw this.#fault("is not locked any more, because its lock file was removed or replaced");
     }
+    let found: FileState | undefined;
     try {
-      const found = disk.find(this.path);
-      if (found === undefined) return "was deleted or renamed";
-      if (!isSameFile(found, this.#identity)) return "was replaced";
-      if (found.size >= size && found.size <= sizeMax) return undefined;
-      return `was changed by another program (expected ${size} bytes, got ${found.size})`;
+      found = disk.find(this.path);
     } catch (cause) {
-      return `cannot be found any more: ${describeSystemError(cause)}`;
+      throw this.#fault(`cannot be found any more: ${describeSystemError(cause)}`);
     }
+    if (found === undefined) throw this.#fault("was deleted or renamed");
+    if (!isSameFile(found, this.#identity)) throw this.#fault("was replaced");
+    if (found.size >= size && found.size <= sizeMax) return;
+    const sizes = `expected ${size} bytes, got ${found.size}`;
+    throw this.#fault(`was changed by another program (${sizes})`);
   }
 
-  /** @throws PlantStoreError `locked` unless this is the same file and ends where this process left it. */
-  assertUnchanged(): void {
-    this.assertEndsAt(this.#end);
-  }
-
-  /** @throws PlantStoreError `locked` unless this is the same file, and has this length. */
-  assertEndsAt(length: number): void {
-    const displacement = this.displacement(length);
-    if (displacement !== undefined) throw this.#fault(displacement);
-  }
-
-  #fault(displacement: string): PlantStoreError {
-    return new PlantStoreError(
-      "locked",
-      `"${this.path}" ${displacement}; find the program that did it, then start again`,
-    );
+  #fault(what: string): PlantStoreError {
+    const advice = "find the program that did it, then start again";
+    return new PlantStoreError("locked", `"${this.path}" ${what}; ${advice}`);
   }
 
   close(): Promise<void> {

@@ -26,7 +26,14 @@ import path from "node:path";
 import { clock, sleep, type Timer } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
-import { describeSystemError, ioError, orIoError, systemCode } from "./disk.ts";
+import {
+  describeSystemError,
+  type FileState,
+  ioError,
+  isSameFile,
+  orIoError,
+  systemCode,
+} from "./disk.ts";
 import { unreliableFileSystem } from "./folder.ts";
 
 /** The answer of a holder: one line of JSON, at most 4 KiB, within 1 s. */
@@ -335,24 +342,21 @@ function isThisProcess({ pid, host }: LockHolder): boolean {
   return pid === process.pid && host === os.hostname();
 }
 
-/** A file of the lock. Device and inode distinguish it from a later file of that name. */
+/** A file of the lock. */
 class Entry {
   readonly path: string;
-  readonly #dev: bigint;
-  readonly #ino: bigint;
+  readonly #identity: FileState;
 
   constructor(entryPath: string) {
-    const { dev, ino } = fs.lstatSync(entryPath, { bigint: true });
     this.path = entryPath;
-    this.#dev = dev;
-    this.#ino = ino;
+    this.#identity = fs.lstatSync(entryPath, { bigint: true });
   }
 
   /** Whether the folder still has this very file; also true if the folder cannot be read. */
   isThere(): boolean {
     try {
       const found = fs.lstatSync(this.path, { bigint: true, throwIfNoEntry: false });
-      return found?.dev === this.#dev && found.ino === this.#ino;
+      return found !== undefined && isSameFile(found, this.#identity);
     } catch {
       return true;
     }

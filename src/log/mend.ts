@@ -97,7 +97,7 @@ export async function mendLog(file: LogFile, { lost, tail, isRecord }: Mendable)
   const isTorn = rest.bytes > 0 && !isWhole;
   const taken = isTorn ? [...lost, rest] : lost;
   if (taken.length > 0) {
-    file.assertUnchanged(); // else the quarantine would hold a record of another process
+    file.assertInPlace(); // else the quarantine would hold a record of another process
     const name = await quarantine(file, taken);
     for (const range of lost) await blank(file, range, name);
     if (isTorn) {
@@ -109,7 +109,7 @@ export async function mendLog(file: LogFile, { lost, tail, isRecord }: Mendable)
     }
   }
   if (!isWhole) return tail.offset;
-  file.assertUnchanged();
+  file.assertInPlace();
   await file.appendOrThrow(Buffer.of(LINE_FEED));
   publishWarning(`"${file.path}": completed line ${tail.line}, which lacked only its line feed`);
   return tail.offset + rest.bytes + 1;

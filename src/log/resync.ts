@@ -57,8 +57,12 @@ export function syncLog(logPath: string, advice: string): Promise<void> {
         await syncFound(file);
         const size = file.size();
         if (await isOnDisk(file, 0, size)) return;
-        // Another process may have changed or replaced it meanwhile.
-        if (file.displacement(size) === undefined) await remember(logPath, OTHER_BYTES);
+        try {
+          file.assertInPlace(size);
+        } catch {
+          return; // another process has changed or replaced it meanwhile
+        }
+        await remember(logPath, OTHER_BYTES);
       });
     }
     await syncFolderAndName(path.dirname(logPath)).catch(ignoreMissing);
@@ -94,7 +98,7 @@ export async function makeDurable(
     await rewrite(file, batch, end.bytes, sums);
     await syncFound(file);
     if (!(await isOnDisk(file, batch, end.bytes))) {
-      file.assertUnchanged();
+      file.assertInPlace();
       await remember(file.path, OTHER_BYTES);
     }
   }
@@ -109,14 +113,14 @@ export async function makeDurable(
  * @throws PlantStoreError as for `makeDurable`.
  */
 export async function rewriteLog(file: LogFile, end: Checkpoint): Promise<void> {
-  file.assertUnchanged();
+  file.assertInPlace();
   const target = disk.realPath(file.path); // a link stays
   const newPath = newLogPath(target);
   try {
     disk.unlink(newPath); // of a process that was killed
     const sum = await useAndClose(await LogFile.open(newPath), (copy) => copyLog(file, copy, end));
     if (sum !== end.crc32) throw new Error("other bytes were read than before");
-    file.assertUnchanged(); // or the copy would lack what another process has appended
+    file.assertInPlace(); // or the copy would lack what another process has appended
     await renameDurably(newPath, target);
     markSynced(file.path);
   } catch (cause) {
@@ -167,7 +171,7 @@ async function rewrite(file: LogFile, start: number, end: number, sums: number[]
 }
 
 function otherBytes(file: LogFile): PlantStoreError {
-  file.assertUnchanged();
+  file.assertInPlace();
   return ioError(`Cannot read "${file.path}"`, "other bytes were read than before; start again");
 }
 

@@ -86,6 +86,23 @@ export class LogWriter {
     return this.#failure;
   }
 
+  /**
+   * Looks whether the log is in its place with all durable bytes, and fails for good if not. Call it in the
+   * turn that relies on that.
+   *
+   * @param bytesMax how long it may be: while a batch is being written, longer than is durable.
+   * @returns the failure; `undefined` if all is well.
+   */
+  findFailure(bytesMax = Number.POSITIVE_INFINITY): PlantStoreError | undefined {
+    if (this.#failure !== undefined) return this.#failure;
+    try {
+      this.#file.assertInPlace(this.#end.bytes, bytesMax);
+      return undefined;
+    } catch (cause) {
+      return this.fail(cause);
+    }
+  }
+
   /** How long ago the disk refused the last batch; `undefined` if it took that. */
   get refusedMsAgo(): number | undefined {
     return this.#refusal === undefined ? undefined : clock.steadyMs() - this.#refusal.at;
@@ -128,7 +145,8 @@ export class LogWriter {
   async #flush(): Promise<void> {
     do {
       await this.#gather();
-      let write = this.#failIfDisplaced() ? undefined : this.#startWrite();
+      const failure = this.findFailure(this.#end.bytes);
+      let write = failure === undefined ? this.#startWrite() : undefined;
       while (write !== undefined) write = await this.#finishWrite(write);
     } while (this.#queue.length > 0); // a client that was answered may append at once
     this.#flushing = undefined;
@@ -180,17 +198,6 @@ export class LogWriter {
       return next;
     }
     return undefined;
-  }
-
-  /** Fails for good, and returns true, if the file is not as this writer left it. */
-  #failIfDisplaced(): boolean {
-    try {
-      this.#file.assertUnchanged();
-      return false;
-    } catch (cause) {
-      this.fail(cause);
-      return true;
-    }
   }
 
   /** In one turn of the event loop: several are slower (measured: docs/speed.md). */

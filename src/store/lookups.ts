@@ -3,8 +3,10 @@
  * a list.
  *
  * The lookups of one turn of the event loop are answered together: from memory, which keeps the newest
- * bytes of the log, and the others by reads that are gathered while earlier ones are under way.
- * Invariants. Only durable bytes are used. A plant is given only in a turn in which the log was found
+ * bytes that this process has appended, and the others by reads that are gathered while earlier ones are
+ * under way.
+ * Invariants. Only durable bytes are used; a line of the file is judged, because others may have written
+ * there. A plant is given only in a turn in which the log was found
  * in its place and not cut, because a repeat acknowledges what is in the log, as an append does. A log
  * that is not what was written, or whose place cannot be looked at, fails the store; any other exception
  * fails one read. Knows no index: its caller knows where a plant is.
@@ -20,10 +22,10 @@ import type { LogWriter } from "../log/writer.ts";
 import { copyRecord } from "./records.ts";
 
 interface Lookup {
+  readonly id: bigint;
   /** Of the record. */
   readonly offset: number;
-  /** Receives the line, which is valid during the call. */
-  readonly give: (line: Buffer) => void;
+  readonly resolve: (line: Buffer) => void;
   readonly reject: (cause: unknown) => void;
 }
 
@@ -39,9 +41,10 @@ const longGate = new Gate(2);
 export class PlantLookups {
   /** The log, for reads that take turns with all others. */
   readonly source: ReadableFile;
+  /** Takes the lines of every batch that became durable. */
+  readonly recent = new RecentBytes();
   readonly #file: LogFile;
   readonly #writer: LogWriter;
-  readonly #recent = new RecentBytes();
   /** For all lists of pieces: one for each would keep 15 MiB until the garbage collector frees it (measured). */
   readonly #gathered = Buffer.allocUnsafeSlow(GATHERED_MAX * SHORT_LINE_BYTES);
   /** In this turn of the event loop. */
@@ -64,47 +67,40 @@ export class PlantLookups {
     };
   }
 
-  /** Takes note of bytes that became durable: whole lines, which end where the log ends now. */
-  noteDurable(end: number, lines: Buffer): void {
-    this.#recent.add(end - lines.length, lines);
-  }
-
   /**
    * A copy of the line of a plant with an id at its byte offset, in the canonical form and without its
    * line feed. Close the file only after the result has settled.
    *
    * @throws PlantStoreError as `judge` returns it.
    */
-  read(id: bigint, offset: number, expected?: Buffer): Promise<Buffer> {
+  read(id: bigint, offset: number): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       if (this.#asked.length === 0) clock.setImmediate(() => this.#answerTurn());
-      const give = (line: Buffer) =>
-        resolve(
-          expected?.equals(line) ? expected : copyRecord(line, id, this.#file.path, { offset }),
-        );
-      this.#asked.push({ offset, give, reject });
+      this.#asked.push({ id, offset, resolve, reject });
     });
   }
 
   #answerTurn(): void {
     const lookups = this.#asked;
     this.#asked = [];
-    void this.#settle(lookups, () => {
+    try {
       this.#assertInPlace();
       for (const lookup of lookups) {
-        const line = this.#recent.lineAt(lookup.offset);
+        const line = this.recent.lineAt(lookup.offset);
         if (line === undefined) this.#older.push(lookup);
-        else lookup.give(line);
+        else lookup.resolve(Buffer.from(line));
       }
-    });
-    if (!this.#isReading) void this.#readOlder();
+    } catch (cause) {
+      this.#reject(lookups, cause);
+    }
+    if (this.#older.length > 0 && !this.#isReading) void this.#readOlder();
   }
 
   async #readOlder(): Promise<void> {
     this.#isReading = true;
     while (this.#older.length > 0) {
       const lookups = this.#older.splice(0, GATHERED_MAX);
-      await this.#settle(lookups, () => this.#gather(lookups));
+      await this.#gather(lookups).catch((cause) => this.#reject(lookups, cause));
     }
     this.#isReading = false;
   }
@@ -119,25 +115,26 @@ export class PlantLookups {
     for (const [at, lookup] of lookups.entries()) {
       // A line that could not be read is read again, alone: only its own fault counts.
       const line = shortLine(this.#gathered, starts[at] as number, end - lookup.offset);
-      if (line === undefined) void this.#settle([lookup], () => this.#readAlone(lookup));
-      else lookup.give(line);
+      if (line !== undefined) this.#give(lookup, line);
+      else this.#readAlone(lookup).catch((cause) => this.#reject([lookup], cause));
     }
   }
 
   #readAlone(lookup: Lookup): Promise<void> {
     return longGate.pass(async () => {
-      lookup.give(await readLineAt(this.source, lookup.offset, this.#writer.durableBytes));
+      const line = await readLineAt(this.source, lookup.offset, this.#writer.durableBytes);
+      this.#give(lookup, line);
     });
   }
 
-  /** Rejects the lookups if their work fails. */
-  async #settle(lookups: readonly Lookup[], work: () => unknown): Promise<void> {
-    try {
-      await work();
-    } catch (cause) {
-      const failure = this.judge(cause);
-      for (const { reject } of lookups) reject(failure);
-    }
+  /** Judges a line of the file, and gives a copy of it. */
+  #give({ id, offset, resolve }: Lookup, line: Buffer): void {
+    resolve(copyRecord(line, id, this.#file.path, { offset }));
+  }
+
+  #reject(lookups: readonly Lookup[], cause: unknown): void {
+    const failure = this.judge(cause);
+    for (const { reject } of lookups) reject(failure);
   }
 
   /**
@@ -148,11 +145,8 @@ export class PlantLookups {
    * @returns `store_failed` or `read_failed`.
    */
   judge(cause: unknown): PlantStoreError {
-    try {
-      this.#assertInPlace();
-    } catch (displacement) {
-      return this.#writer.fail(displacement);
-    }
+    const failure = this.#writer.findFailure();
+    if (failure !== undefined) return failure;
     if (cause instanceof PlantStoreError && cause.code === "corruption") {
       return this.#writer.fail(cause);
     }
@@ -174,11 +168,8 @@ export class PlantLookups {
 
   /** Fails the store, and throws, if the log is not in its place or was cut. */
   #assertInPlace(): void {
-    const { failure, durableBytes } = this.#writer;
+    const failure = this.#writer.findFailure();
     if (failure !== undefined) throw failure;
-    const displacement = this.#file.displacement(durableBytes, Number.POSITIVE_INFINITY);
-    if (displacement === undefined) return;
-    throw this.#writer.fail(new Error(`"${this.#file.path}" ${displacement}`));
   }
 }
 
@@ -212,17 +203,21 @@ class RecentBytes {
   #newer = newChunk();
   #older = newChunk();
 
-  /** @param offset in the log of these bytes, which follow the last ones. */
-  add(offset: number, bytes: Buffer): void {
+  /**
+   * @param lines whole ones in the canonical form, which follow the last ones.
+   * @param end where the log ends with them.
+   */
+  add(lines: Buffer, end: number): void {
+    const offset = end - lines.length;
     let chunk = this.#newer;
-    if (chunk.end !== offset || chunk.end - chunk.start + bytes.length > CHUNK_BYTES) {
+    if (chunk.end !== offset || end - chunk.start > CHUNK_BYTES) {
       [this.#newer, this.#older] = [this.#older, chunk];
       chunk = this.#newer;
       chunk.start = chunk.end = offset;
-      if (bytes.length > CHUNK_BYTES) return;
+      if (lines.length > CHUNK_BYTES) return;
     }
-    bytes.copy(chunk.bytes, offset - chunk.start);
-    chunk.end += bytes.length;
+    lines.copy(chunk.bytes, offset - chunk.start);
+    chunk.end = end;
   }
 
   /** The line at an offset, without its line feed, valid until bytes are added; `undefined` if it is not here, or long. */

@@ -100,7 +100,7 @@ async function openLocked(
       const old = file;
       file = await LogFile.open(logPath, lock);
       await old.close();
-      file.assertEndsAt(end.bytes); // another program may have found the copy first
+      file.assertInPlace(end.bytes); // another program may have found the copy first
     }
     if (end.bytes > 0) {
       // The log is good and nobody else writes here: killed processes left these.

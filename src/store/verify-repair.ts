@@ -191,7 +191,7 @@ async function repair(
     checkpoint,
   };
   if (plan.action !== "nothing" && !(await confirm(plan))) return { ...plan, isDone: false };
-  file.assertUnchanged(); // the plan is for the log as it was read
+  file.assertInPlace(); // the plan is for the log as it was read
   // Another program may have written what is reported, accepted or kept.
   const isReplaced = await useAndClose(await LogFile.open(file.path), (log) =>
     makeDurable(log, scan.end, (earliest) => scan.startOfRewrite(earliest)),
@@ -262,10 +262,10 @@ async function writeWithout(
 function replaceLog(file: LogFile): Promise<string> {
   const logPath = file.path;
   return orIoError(`Cannot replace "${logPath}"`, async () => {
-    file.assertUnchanged();
+    file.assertInPlace();
     const keptAs = keepOld(logPath);
     await removeCheckpoint(logPath);
-    file.assertUnchanged(); // or the new log would lack what another process has appended
+    file.assertInPlace(); // or the new log would lack what another process has appended
     await renameDurably(newLogPath(logPath), logPath);
     return keptAs;
   });

@@ -385,17 +385,13 @@ const CALLS: Readonly<Record<string, (whole: Disk, fault: () => Promise<void>) =
     "second read": (whole, fault) => ({
       async open(path) {
         const file = await whole.open(path);
-        return {
-          state: () => file.state(),
-          read(buffer, start, bytes, position, done) {
-            if (position === 0) return file.read(buffer, start, 1, position, done);
-            const read = () => file.read(buffer, start, bytes, position, done);
-            fault().then(read, (cause) => done(cause, 0));
-          },
-          readNow: (buffer, position) => file.readNow(buffer, position),
-          sync: () => file.sync(),
-          close: () => file.close(),
+        const read = file.read.bind(file);
+        file.read = (buffer, start, bytes, position, done) => {
+          if (position === 0) return read(buffer, start, 1, position, done);
+          const readRest = () => read(buffer, start, bytes, position, done);
+          fault().then(readRest, (cause) => done(cause, 0));
         };
+        return file;
       },
     }),
   };

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { type Disk, disk, type OpenFile, type WritableFile } from "../../src/log/disk.ts";
+import { type Disk, disk, type OpenFile } from "../../src/log/disk.ts";
 import { SimulatedClock } from "../simulation/clock.ts";
 import { SimulatedDisk } from "../simulation/disk.ts";
 import { Platter } from "../simulation/platter.ts";
@@ -12,13 +12,13 @@ import { makeFolder } from "../support/folders.ts";
 
 type Check = (disk: Disk, folder: string) => Promise<void>;
 
-async function write(at: Disk, filePath: string, text: string): Promise<WritableFile> {
+async function write(at: Disk, filePath: string, text: string): Promise<OpenFile> {
   const file = await at.openForChanges(filePath);
   await append(file, text);
   return file;
 }
 
-async function append(file: WritableFile, text: string): Promise<void> {
+async function append(file: OpenFile, text: string): Promise<void> {
   assert.equal(await file.append(Buffer.from(text), 0), Buffer.byteLength(text));
 }
 

@@ -260,33 +260,46 @@ const DISPLACEMENTS: Readonly<Record<string, (filePath: string) => void>> = {
   },
 };
 
-test("LogFile.displacement() finds nothing while the path names this file at its size", async (t) => {
+test("LogFile.assertInPlace() finds nothing while the path names this file at its size", async (t) => {
   const file = await openLog(t, "one\n");
-  assert.equal(file.displacement(4), undefined);
+  file.assertInPlace(4);
   await file.append(Buffer.from("two\n"));
-  assert.equal(file.displacement(8), undefined);
+  file.assertInPlace();
+  file.assertInPlace(4, 8);
 });
 
-test("LogFile.displacement() distinguishes each kind of displacement", async (t) => {
-  const found = new Set<string | undefined>();
+test("LogFile.assertInPlace() distinguishes each kind of displacement", async (t) => {
+  const found = new Set<string>();
   for (const displace of Object.values(DISPLACEMENTS)) {
     const file = await openLog(t, "one\n");
     displace(file.path);
-    found.add(file.displacement(4));
+    found.add(faultOf(file).replaceAll(file.path, ""));
   }
-  assert.equal(found.has(undefined), false);
   assert.equal(found.size, Object.keys(DISPLACEMENTS).length);
 });
 
-test("LogFile.displacement() reports a renamed file as deleted, and a shorter one as changed", async (t) => {
-  const renamed = await openLog(t, "one\n");
-  fs.renameSync(renamed.path, `${renamed.path}.old`);
-  assert.notEqual(renamed.displacement(4), undefined);
-  fs.renameSync(`${renamed.path}.old`, renamed.path);
-  assert.equal(renamed.displacement(4), undefined);
-  fs.truncateSync(renamed.path, 3);
-  assert.notEqual(renamed.displacement(4), undefined);
+test("LogFile.assertInPlace() reports a renamed file as deleted, and a shorter one as changed", async (t) => {
+  const file = await openLog(t, "one\n");
+  fs.renameSync(file.path, `${file.path}.old`);
+  assert.match(faultOf(file), / was deleted or renamed;/);
+  fs.renameSync(`${file.path}.old`, file.path);
+  file.assertInPlace();
+  fs.truncateSync(file.path, 3);
+  assert.match(faultOf(file), / was changed by another program /);
 });
+
+/** The message of the fault that the file is found to have. */
+function faultOf(file: LogFile): string {
+  let message = "";
+  assert.throws(
+    () => file.assertInPlace(),
+    (error: PlantStoreError) => {
+      message = error.message;
+      return error.code === "locked";
+    },
+  );
+  return message;
+}
 
 function isIoError(error: unknown, code?: string): boolean {
   assert.ok(error instanceof PlantStoreError);

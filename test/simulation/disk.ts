@@ -13,7 +13,6 @@ import type {
   NamedText,
   OpenFile,
   ReadDone,
-  WritableFile,
 } from "../../src/log/disk.ts";
 import type { SimulatedClock } from "./clock.ts";
 import {
@@ -309,7 +308,7 @@ export class SimulatedDisk implements Disk {
     });
   }
 
-  openForChanges(filePath: string): Promise<WritableFile> {
+  openForChanges(filePath: string): Promise<OpenFile> {
     const make = (random: Random) => {
       if (this.platter.find(filePath) !== undefined) return;
       this.platter.create(filePath, "file", "open", random);
@@ -472,7 +471,7 @@ interface Cursor {
   isOld: boolean;
 }
 
-class SimulatedFile implements WritableFile {
+class SimulatedFile implements OpenFile {
   readonly #disk: SimulatedDisk;
   readonly #path: string;
   readonly #node: FileNode;

@@ -100,12 +100,12 @@ a short append is whole: needless store_failed, needless io_error, start: io_err
 -       while (written < bytes.length) {
 +       if (written < bytes.length) {
 an append does not look for its file: not durable, lost
--     if (displacement !== undefined) return { outcome: "unknown", cause: this.#fault(displacement) };
+-         this.assertInPlace(this.#end + written);
 an append after a failed sync may be tried again: not durable, lost, twice, needless write_failed
 - if (isCounted && isRefusal(cause)) return
 + if (isCounted) return
 a refused append stays in the file: needless store_failed, twice
--       this.#forChanges.truncate(this.#end);
+-       this.#file.truncate(this.#end);
 an append does not ask whether the lock is held: twice, changed, not durable, lost, index, backup
 -     if (this.#lock?.findLoss() !== undefined) {
 +     if (this.#end < 0) {
@@ -148,18 +148,17 @@ a repeat is answered while its plant is written: not durable, index, lost
 
 store/plant-store.ts
 a plant is shown before it is durable: not durable, index
--     const offset = await this.#writer.append(encodeNewPlant(plant));
-+     const offset = this.#writer.durableBytes + this.#writer.queuedBytes; this.#log.index.add(plant.id, offset); await this.#writer.append(encodeNewPlant(plant));
+-     const offset = await this.#writer.append(record);
++     const offset = this.#writer.durableBytes + this.#writer.queuedBytes; this.#log.index.add(plant.id, offset); await this.#writer.append(record);
 
 store/lookups.ts
 a repeat is answered from a log that is gone: not durable, lost
-- const displacement = this.#file.displacement(durableBytes, Number.POSITIVE_INFINITY);
-+ const displacement = durableBytes < 0 ? "" : undefined;
+-     if (failure !== undefined) throw failure;
 a list is read from a log that is gone: list, not durable, lost
 -         this.#assertInPlace(); // a log that was replaced has other plants
 a plant in memory is shown of a log that is gone: not durable, lost
-- void this.#settle(lookups, () => {
-+ void this.#settle(lookups, () => { if (lookups.length === 0)
+-     try {
++     try { if (lookups.length === 0)
 plants are shown that were read from a log that is gone: not durable, lost
 -     // Nothing is awaited from here on: the next list is read into the same buffer.
 +     if (end < 0)
@@ -275,7 +274,7 @@ a backup whose name is not durable stays: backup, half a copy
 
 log/resync.ts
 tokens are listed that only the page cache has: not durable
--         if (file.displacement(size) === undefined) await remember(logPath, OTHER_BYTES);
+-         await remember(logPath, OTHER_BYTES);
 
 store/start.ts
 a log that was replaced is closed twice: raw error

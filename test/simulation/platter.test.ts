@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { replaceDisk, disk as systemDisk, type WritableFile } from "../../src/log/disk.ts";
+import { type OpenFile, replaceDisk, disk as systemDisk } from "../../src/log/disk.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { SimulatedClock } from "./clock.ts";
 import { DeadError, SimulatedDisk } from "./disk.ts";
@@ -77,14 +77,14 @@ function describe(platter: Platter): string {
   return files.sort().join(", ");
 }
 
-async function openLog({ disk }: Machine, text = ""): Promise<WritableFile> {
+async function openLog({ disk }: Machine, text = ""): Promise<OpenFile> {
   const file = await disk.openForChanges(LOG);
   if (text !== "") await file.append(Buffer.from(text), 0);
   await disk.syncFolder("/data");
   return file;
 }
 
-const over = (file: WritableFile, text: string) => file.overwrite(Buffer.from(text), 0, 0);
+const over = (file: OpenFile, text: string) => file.overwrite(Buffer.from(text), 0, 0);
 
 interface Case {
   readonly rates?: Rates;
