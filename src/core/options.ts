@@ -5,7 +5,6 @@
  * The library and the command line take their figures from this table; a test holds docs/ to it. A
  * wrong option is a mistake of the calling program, so it is refused before anything is opened.
  */
-import { PlantStoreError } from "./errors.ts";
 
 export interface NumberOption {
   /** Absent if it depends on the process: on its memory (src/memory.ts), or on its limit of open files. */
@@ -68,15 +67,6 @@ export type DefaultedName = Exclude<
  * @internal
  */
 export const RECORD_BYTES_MAX = 64 * MIB;
-
-/** @throws PlantStoreError `body_too_large` if the line of a plant is longer. @internal */
-export function assertRecordSize(bytes: number): void {
-  if (bytes <= RECORD_BYTES_MAX) return;
-  throw new PlantStoreError(
-    "body_too_large",
-    `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of a log, got ${bytes}`,
-  );
-}
 
 /** The address to listen on by default: only this machine reaches it. @internal */
 export const DEFAULT_HOST = "127.0.0.1";

@@ -12,7 +12,7 @@
 import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
 import { assertInt64, parseCanonicalInt64, parseInt64, scanJson } from "./json.ts";
-import { assertRecordSize, RECORD_BYTES_MAX } from "./options.ts";
+import { RECORD_BYTES_MAX } from "./options.ts";
 import { cut, encodeJsonString } from "./text.ts";
 
 /** What the create operation answers (interface, section 2.1). */
@@ -122,7 +122,8 @@ function describeValue(literal: string): string {
  * Judges a plant that was built in code by the same rules, and copies it: the plant that is stored is
  * the one that was judged, even if the caller changes its object later.
  *
- * @throws TypeError or RangeError: a mistake of the calling program.
+ * @throws TypeError or RangeError: a mistake of the calling program. PlantStoreError `body_too_large` if the
+ * line of the plant is longer than a record may be.
  * @internal
  */
 export function validateNewPlant({ id, name, tag }: NewPlant): NewPlant {
@@ -131,7 +132,28 @@ export function validateNewPlant({ id, name, tag }: NewPlant): NewPlant {
   if (tag !== undefined && typeof tag !== "string") {
     throw new TypeError(`tag: expected a string or undefined, got ${typeof tag}`);
   }
-  return newPlant(id, name, tag);
+  const plant = newPlant(id, name, tag);
+  // A character takes six bytes at most.
+  if (name.length + (tag?.length ?? 0) > RECORD_BYTES_MAX / 6 - 64) assertLineFits(plant);
+  return plant;
+}
+
+/** Pieces that cut no surrogate pair. */
+const PIECES = /.{1,65536}/gsu;
+
+/** Counts the line before it is made, because that may take six times the memory of the plant. */
+function assertLineFits({ id, name, tag }: NewPlant): void {
+  let bytes = encodeNewPlant(newPlant(id, "", tag && "")).length + 1;
+  for (const text of [name, tag ?? ""]) {
+    for (const [piece] of text.matchAll(PIECES)) {
+      bytes += Buffer.byteLength(encodeJsonString(piece)) - 2; // without its quotes
+    }
+  }
+  if (bytes <= RECORD_BYTES_MAX) return;
+  throw new PlantStoreError(
+    "body_too_large",
+    `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of a log, got ${bytes}`,
+  );
 }
 
 /**
@@ -174,31 +196,17 @@ export async function* encodeLines(
 
 const SLICE_CHARACTERS = 32 * 1024;
 
-/** Pieces that cut no surrogate pair. */
-const PIECES = /.{1,65536}/gsu;
-
-/**
- * Checks the length of the line of a plant before the line is made, which may take six times the memory of
- * the plant.
- *
- * @throws PlantStoreError `body_too_large` if the line is longer than a record may be.
- * @internal
- */
-export function assertPlantSize({ id, name, tag }: NewPlant): void {
-  // A character takes six bytes at most.
-  if (name.length + (tag?.length ?? 0) <= RECORD_BYTES_MAX / 6 - 64) return;
-  let bytes = encodeNewPlant(newPlant(id, "", tag && "")).length + 1;
-  for (const text of [name, tag ?? ""]) {
-    for (const [piece] of text.matchAll(PIECES)) {
-      bytes += Buffer.byteLength(encodeJsonString(piece)) - 2; // without its quotes
-    }
-  }
-  assertRecordSize(bytes);
-}
-
 /** Whether two plants are equal; an absent tag differs from an empty one. @internal */
 export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
   return a.id === b.id && a.name === b.name && a.tag === b.tag;
+}
+
+/** @internal */
+export function conflict(id: bigint): PlantStoreError {
+  return new PlantStoreError(
+    "conflict",
+    `Cannot create plant ${id}: the id belongs to a plant with another name or tag`,
+  );
 }
 
 function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {

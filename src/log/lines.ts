@@ -21,17 +21,6 @@ export interface LinePosition {
   readonly line: number;
 }
 
-/**
- * The length in bytes of the line of a record, with its line feed.
- *
- * @throws RangeError if the record holds a line feed: a mistake of the calling program.
- * @internal
- */
-export function lineBytes(record: string): number {
-  if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
-  return Buffer.byteLength(record) + 1;
-}
-
 /** Whether a line (without its line feed) is white space. @internal */
 export function isBlank(line: Buffer): boolean {
   for (const byte of line) {

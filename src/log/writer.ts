@@ -10,12 +10,11 @@
 import { clock } from "../clock.ts";
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { assertRecordSize } from "../core/options.ts";
 import { defaultBudget } from "../memory.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { describeSystemError } from "./disk.ts";
 import type { AppendResult, LogFile } from "./file.ts";
-import { LINE_FEED, lineBytes } from "./lines.ts";
+import { LINE_FEED } from "./lines.ts";
 
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
@@ -111,13 +110,14 @@ export class LogWriter {
   /**
    * Appends one record, and resolves with its byte offset once it is durable.
    *
-   * @throws PlantStoreError `body_too_large` or `overloaded`: nothing was written. `write_failed`:
-   * repeat the append. `store_failed`: the outcome is unknown, and nothing can be appended any more.
+   * @throws PlantStoreError `overloaded`: nothing was written. `write_failed`: repeat the append.
+   * `store_failed`: the outcome is unknown, and nothing can be appended any more. RangeError for a record
+   * with a line feed, a mistake of the calling program, or if there is no memory for it.
    */
   async append(record: string): Promise<number> {
     if (this.#failure !== undefined) throw this.#failure;
-    const bytes = lineBytes(record);
-    assertRecordSize(bytes);
+    if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
+    const bytes = Buffer.byteLength(record) + 1; // with its line feed
     // An empty queue takes any record.
     if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#queueBytesMax) {
       throw new PlantStoreError(
@@ -279,10 +279,12 @@ export class Batch {
   /** Both settle `start`. */
   acknowledge: (start: number) => void = () => {};
   fail: (error: PlantStoreError) => void = () => {};
+  /** How many have been added. */
+  records = 0;
+  isFull = false;
   readonly #bytesMax: number;
   #buffer: Buffer;
   #size = 0;
-  #records = 0;
 
   /** @param bytesMax the batch is full once it holds this many bytes. */
   constructor(bytesMax: number) {
@@ -292,14 +294,6 @@ export class Batch {
       this.acknowledge = resolve;
       this.fail = reject;
     });
-  }
-
-  get isFull(): boolean {
-    return this.#size >= this.#bytesMax;
-  }
-
-  get records(): number {
-    return this.#records;
   }
 
   /** All lines, as they go to the disk. */
@@ -321,7 +315,8 @@ export class Batch {
     if (written !== bytes - 1) throw new RangeError(`wrote ${written} of ${bytes - 1} bytes`);
     this.#buffer[end - 1] = LINE_FEED;
     this.#size = end;
-    this.#records++;
+    this.isFull = end >= this.#bytesMax;
+    this.records++;
     return at;
   }
 

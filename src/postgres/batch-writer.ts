@@ -13,11 +13,11 @@
  */
 import { clock, type Timer } from "../clock.ts";
 import { batches } from "../core/channels.ts";
-import { conflict, ShortLivedMap } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
+import { conflict, encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import type { CreateOutcome } from "../core/services.ts";
+import { ShortLivedMap } from "../core/short-lived-map.ts";
 import { type Connection, DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { closedFault, type Database, Lane } from "./database.ts";
 import { CREATE, createValues, decodeRow, isPlantOfRow, randomNumber } from "./schema.ts";

@@ -9,7 +9,7 @@ import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
-import { assertPlantSize, type NewPlant, validateNewPlant } from "../core/plant.ts";
+import { type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type {
   CreateOutcome,
   DatabaseStatus,
@@ -94,7 +94,6 @@ export class PostgresPlants implements PlantService {
   async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validateNewPlant(given);
     this.#assertUsable();
-    assertPlantSize(plant);
     return this.#writer.create(plant);
   }
 

@@ -3,22 +3,23 @@
  *
  * Invariants. The first record of an id is never replaced. A record enters the index only after it
  * is durable, and `get` and `list` see only the records of the index. Of several creates of one id in
- * flight one writes, and the others share its outcome (core/creates-in-flight). One process at a
- * time has a data directory open for writing.
+ * flight one writes, and the others share its outcome: an earlier answer would acknowledge a plant that
+ * is not durable. One process at a time has a data directory open for writing.
  */
 import { type CreateMessage, creates } from "../core/channels.ts";
-import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/json.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
 import {
-  assertPlantSize,
+  conflict,
   encodeNewPlant,
+  isSamePlant,
   type NewPlant,
   parseNewPlant,
   validateNewPlant,
 } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
+import { ShortLivedMap } from "../core/short-lived-map.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
 import { assertRoom } from "./id-index.ts";
@@ -53,7 +54,8 @@ export class PlantStore implements PlantService {
   readonly #writer: LogWriter;
   readonly #lookups: PlantLookups;
   readonly #checkpointer: Checkpointer;
-  readonly #inFlight = new CreatesInFlight((plant) => this.#store(plant));
+  /** Creates in flight, by their ids: what each resolves with. */
+  readonly #storing = new ShortLivedMap<bigint, Promise<NewPlant>>();
   /** Reads under way, for which a close waits. */
   readonly #reads = new Set<Promise<unknown>>();
   #closing: Promise<void> | undefined;
@@ -120,11 +122,22 @@ export class PlantStore implements PlantService {
   async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validateNewPlant(given);
     this.#assertUsable();
-    assertPlantSize(plant);
-    return this.#inFlight.create(plant);
+    const inFlight = this.#storing.get(plant.id);
+    if (inFlight !== undefined) return judgeRepeat(await inFlight, plant);
+    const storing = this.#store(plant);
+    this.#storing.add(plant.id, storing);
+    try {
+      const stored = await storing;
+      return stored === plant ? "created" : judgeRepeat(stored, plant);
+    } finally {
+      this.#storing.delete(plant.id);
+    }
   }
 
-  /** Makes a plant durable unless its id is taken; returns the plant that has the id. */
+  /**
+   * Makes a plant durable unless its id is taken. Resolves with the plant that has the id: the same
+   * object if it was stored now, else the plant that was there before.
+   */
   async #store(plant: NewPlant): Promise<NewPlant> {
     const record = encodeNewPlant(plant);
     const taken = this.#log.index.get(plant.id);
@@ -225,6 +238,11 @@ export class PlantStore implements PlantService {
 }
 
 type Limits = Pick<LogWriterOptions, "batchBytesMax" | "queueBytesMax">;
+
+function judgeRepeat(stored: NewPlant, repeated: NewPlant): CreateOutcome {
+  if (isSamePlant(stored, repeated)) return "replayed";
+  throw conflict(repeated.id);
+}
 
 /** For a create whose id is taken: whether it is a repeat or a conflict is not known. */
 function throwUndecided(error: unknown): never {

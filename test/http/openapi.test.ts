@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { unlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import { CreatesInFlight } from "../../src/core/creates-in-flight.ts";
+import { conflict, isSamePlant } from "../../src/core/plant.ts";
 import { FAILURES } from "../../src/http/answer.ts";
 import { overloaded } from "../../src/http/body.ts";
 import { RESOURCES } from "../../src/http/listener.ts";
@@ -170,8 +170,6 @@ const APP = "https://app.example";
 const STORED = { id: 7n, name: "Fern" };
 const BODY = '{"id":7,"name":"Fern"}';
 
-const CREATES = new CreatesInFlight(async (plant) => (plant.id === STORED.id ? STORED : plant));
-
 /** A store that fails on demand, because no real store can fail in all these ways. */
 const PLANTS: PlantService = {
   create: async (plant) => {
@@ -179,7 +177,9 @@ const PLANTS: PlantService = {
     fail(id);
     if (id === 502n) throw new PlantStoreError("write_failed", "no room");
     if (id === 505n) throw new PlantStoreError("not_stored", "no room");
-    return CREATES.create(plant);
+    if (id !== STORED.id) return "created";
+    if (isSamePlant(plant, STORED)) return "replayed";
+    throw conflict(id);
   },
   get: async (id) => {
     fail(id);

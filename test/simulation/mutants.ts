@@ -141,12 +141,10 @@ the checkpoint counts a batch that is being written: refused, lost
 -     return { batch, startedAt, written: this.#file.append(batch.bytes) };
 +     this.#options.onDurable?.(extendCheckpoint(this.#end, batch.bytes, batch.records), batch.bytes); return { batch, startedAt, written: this.#file.append(batch.bytes) };
 
-core/creates-in-flight.ts
+store/plant-store.ts
 a repeat is answered while its plant is written: not durable, index, lost
 - return judgeRepeat(await inFlight, plant);
 + return "replayed";
-
-store/plant-store.ts
 a plant is shown before it is durable: not durable, index
 -     const offset = await this.#writer.append(record);
 +     const offset = this.#writer.durableBytes + this.#writer.queuedBytes; this.#log.index.add(plant.id, offset); await this.#writer.append(record);

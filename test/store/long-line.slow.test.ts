@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RECORD_BYTES_MAX } from "../../src/core/options.ts";
-import { assertPlantSize, encodeNewPlant } from "../../src/core/plant.ts";
+import { encodeNewPlant, validateNewPlant } from "../../src/core/plant.ts";
 import { importPlants } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openStore, readLog } from "../support/stores.ts";
@@ -39,8 +39,8 @@ for (const unit of ["a", "\u00e9", "\u{1f33f}", "\ud83c", "\u2028", '"']) {
         Buffer.byteLength(encodeNewPlant({ id: 1n, name: unit })) - '{"id":1,"name":""}'.length;
       const count = Math.floor(left / unitBytes);
       const text = `${"b".repeat(left - count * unitBytes)}${unit.repeat(count)}`;
-      assertPlantSize({ ...empty, [member]: text });
-      assert.throws(() => assertPlantSize({ ...empty, [member]: `a${text}` }), {
+      validateNewPlant({ ...empty, [member]: text });
+      assert.throws(() => validateNewPlant({ ...empty, [member]: `a${text}` }), {
         code: "body_too_large",
       });
     });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NewPlant } from "../../src/index.ts";
+import { type AppendResult, LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, openStore, readLog } from "../support/stores.ts";
 
@@ -138,6 +139,24 @@ test("of a hundred different plants of one id at once, one is stored and 99 conf
     if (result.status === "rejected") assert.equal(result.reason.code, "conflict");
   }
   assert.equal(readLog(folder), `{"id":7,"name":"Fern ${created[0]}"}\n`);
+});
+
+test("when a create fails, its repeats in flight fail in the same way, and the next create tries again", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  const refused: AppendResult = { outcome: "refused", cause: new Error("disk full") };
+  const append = t.mock.method(LogFile.prototype, "append", async () => refused);
+  const errors = await Promise.all(
+    [FERN, { ...FERN }, { ...FERN, tag: "other" }].map((plant) =>
+      store.create(plant).catch(String),
+    ),
+  );
+  assert.equal(append.mock.callCount(), 1);
+  assert.match(errors[0] as string, /send the identical request again/);
+  assert.equal(new Set(errors).size, 1);
+  append.mock.restore();
+  assert.equal(await store.create(FERN), "created");
+  assert.equal(readLog(folder), '{"id":7,"name":"Fern","tag":"indoor"}\n');
 });
 
 test("a repeat in flight is not answered before the plant is durable and can be read", async (t) => {
