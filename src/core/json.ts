@@ -197,17 +197,13 @@ const JSON_NUMBER = /^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/
 /** The shortest spelling of a number that may be an int64. */
 const CANONICAL = /^(?:0|-?[1-9][0-9]{0,18})$/;
 
-function isInt64(value: bigint): boolean {
-  return value >= INT64_MIN && value <= INT64_MAX;
-}
-
 /**
  * @throws TypeError or RangeError for an id that is no int64: a mistake of the calling program.
  * @internal
  */
 export function assertInt64(id: bigint): void {
   if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
-  if (!isInt64(id)) {
+  if (id < INT64_MIN || id > INT64_MAX) {
     throw new RangeError(`id: expected a bigint from ${INT64_MIN} to ${INT64_MAX}, got ${id}`);
   }
 }
@@ -230,9 +226,7 @@ export function parseInt64(text: string): bigint | undefined {
   const zeros = Number(exponent) - fraction.length + (padded.length - digits.length);
   if (zeros < 0) return undefined; // a fraction is left
   if (digits.length + zeros > DIGITS_MAX) return undefined;
-  const magnitude = BigInt(digits + "0".repeat(zeros));
-  const value = sign === "-" ? -magnitude : magnitude;
-  return isInt64(value) ? value : undefined;
+  return parseCanonicalInt64(sign + digits + "0".repeat(zeros));
 }
 
 /** Not /0+$/, which takes quadratic time on a megabyte of inner zeros. */
@@ -249,6 +243,7 @@ function dropLastZeros(digits: string): string {
 export function parseCanonicalInt64(text: string): bigint | undefined {
   if (!CANONICAL.test(text)) return undefined;
   // A double holds 15 digits exactly, and becomes a bigint faster than text does.
-  const value = BigInt(text.length <= 15 ? Number(text) : text);
-  return isInt64(value) ? value : undefined;
+  if (text.length <= 15) return BigInt(Number(text));
+  const value = BigInt(text);
+  return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
 }

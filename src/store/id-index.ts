@@ -28,6 +28,7 @@ const OFFSET = 8;
 const OFFSET_TOP = 12;
 
 const TABLE_BITS = 10;
+const TABLE_SHIFT = 32 - TABLE_BITS;
 export const TABLES = 2 ** TABLE_BITS;
 const SLOTS_MIN = 8;
 /** All slots are read before so many ids that each has at most this number of slots. */
@@ -53,9 +54,10 @@ function randomWords(): Int32Array {
 }
 
 export class IdIndex {
+  /** How many ids there are. */
+  size = 0;
   readonly #hashWords: Int32Array;
   readonly #tables: Table[];
-  #size = 0;
   // An id is split into halves through memory: 64-bit arithmetic costs ten times as much.
   readonly #id = new BigInt64Array(1);
   readonly #halves = new Int32Array(this.#id.buffer);
@@ -71,13 +73,9 @@ export class IdIndex {
     this.#tables = Array.from({ length: TABLES }, (_, at) => new Table(share(at), hashWords));
   }
 
-  get size(): number {
-    return this.#size;
-  }
-
   /** The table of an id, given as two signed words. */
   tableOf(low: number, high: number): number {
-    return hashId(this.#hashWords, low, high) >>> (32 - TABLE_BITS);
+    return hashId(this.#hashWords, low, high) >>> TABLE_SHIFT;
   }
 
   /** The byte offset of the record with this id, or `undefined`. */
@@ -88,7 +86,8 @@ export class IdIndex {
 
   /** Like `get`, for an id given as two signed words. */
   getWords(low: number, high: number): number | undefined {
-    return (this.#tables[this.tableOf(low, high)] as Table).get(low, high);
+    const hash = hashId(this.#hashWords, low, high);
+    return (this.#tables[hash >>> TABLE_SHIFT] as Table).get(hash, low, high);
   }
 
   /**
@@ -99,9 +98,10 @@ export class IdIndex {
   add(id: bigint, offset: number): number | undefined {
     this.#id[0] = id;
     const [low, high] = [this.#halves[0] as number, this.#halves[1] as number];
-    const table = this.#tables[this.tableOf(low, high)] as Table;
-    const present = table.add(low, high, offset);
-    if (present === undefined) this.#size++;
+    const hash = hashId(this.#hashWords, low, high);
+    const table = this.#tables[hash >>> TABLE_SHIFT] as Table;
+    const present = table.add(hash, low, high, offset);
+    if (present === undefined) this.size++;
     return present;
   }
 
@@ -112,7 +112,7 @@ export class IdIndex {
    */
   addEntries(table: number, entries: IdEntries, start: number, end: number): number[] {
     const present = (this.#tables[table] as Table).addEntries(entries, start, end);
-    this.#size += end - start - present.length;
+    this.size += end - start - present.length;
     return present;
   }
 }
@@ -136,18 +136,18 @@ class Table {
     this.#nextSlots = Math.ceil(slots);
   }
 
-  get(low: number, high: number): number | undefined {
-    const at = this.#search(low, high);
+  get(hash: number, low: number, high: number): number | undefined {
+    const at = this.#search(hash, low, high);
     return at < 0 ? storedAt(this.#slots, ~at) - 1 : undefined;
   }
 
   /** Adds an id, or returns the offset that it has. */
-  add(low: number, high: number, offset: number): number | undefined {
-    let at = this.#search(low, high);
+  add(hash: number, low: number, high: number, offset: number): number | undefined {
+    let at = this.#search(hash, low, high);
     if (at < 0) return storedAt(this.#slots, ~at) - 1;
     if (this.#size >= this.#sizeMax) {
       this.#grow();
-      at = this.#search(low, high);
+      at = this.#search(hash, low, high);
     }
     put(this.#slots, at, low, high, offset + 1);
     this.#size++;
@@ -162,7 +162,7 @@ class Table {
     for (let number = start; number < end; number++) {
       const low = entries.lowOf(number);
       const high = entries.highOf(number);
-      const at = this.#search(low, high);
+      const at = this.#search(hashId(this.#hashWords, low, high), low, high);
       if (at < 0) present.push(number);
       else put(this.#slots, at, low, high, entries.offsetOf(number) + 1);
     }
@@ -179,9 +179,9 @@ class Table {
   }
 
   /** Returns the place of the free slot for an id, or `~` of the place that it has. */
-  #search(low: number, high: number): number {
+  #search(hash: number, low: number, high: number): number {
     const slots = this.#slots;
-    const rest = (hashId(this.#hashWords, low, high) << TABLE_BITS) >>> 0;
+    const rest = (hash << TABLE_BITS) >>> 0;
     for (let at = Math.floor(rest * this.#slotsPerHash) * SLOT_BYTES; ; ) {
       const found = slots.getInt32(at, true);
       if (found === 0 && storedAt(slots, at) === 0) return at;
@@ -202,7 +202,8 @@ class Table {
       const stored = storedAt(old, at);
       if (stored === 0) continue;
       const [low, high] = [old.getInt32(at, true), old.getInt32(at + HIGH, true)];
-      put(this.#slots, this.#search(low, high), low, high, stored);
+      const hash = hashId(this.#hashWords, low, high);
+      put(this.#slots, this.#search(hash, low, high), low, high, stored);
     }
   }
 }
