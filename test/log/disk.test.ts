@@ -100,6 +100,17 @@ const CHECKS: Record<string, Check> = {
     await assert.rejects(at.openForChanges(path.join(filePath, "a")), code("ENOTDIR"));
   },
 
+  "a file that was opened to be read refuses every change": async (at, folder) => {
+    const filePath = path.join(folder, "a");
+    await (await write(at, filePath, "text")).close();
+    const file = await at.open(filePath);
+    await assert.rejects(file.append(Buffer.from("x"), 0));
+    await assert.rejects(file.overwrite(Buffer.from("x"), 0, 0));
+    assert.throws(() => file.truncate(0));
+    await file.close();
+    assert.equal(await readAt(at, filePath), "text");
+  },
+
   "a folder cannot be opened as a file": async (at, folder) => {
     await assert.rejects(at.open(folder), /expected a regular file, got a folder/);
     await assert.rejects(at.openForChanges(folder));

@@ -298,7 +298,7 @@ export class SimulatedDisk implements Disk {
 
   #openFile(filePath: string, random: Random): SimulatedFile {
     this.maybeFail(OPEN_FAULT, "open", filePath, random);
-    return new SimulatedFile(this, filePath, this.#openNode(filePath, random));
+    return new SimulatedFile(this, filePath, this.#openNode(filePath, random), false);
   }
 
   open(filePath: string): Promise<OpenFile> {
@@ -318,7 +318,7 @@ export class SimulatedDisk implements Disk {
         if (random.chance(0.5)) make(random); // it may fail after that, too
         this.maybeFail(OPEN_FAULT, "open", filePath, random);
         make(random);
-        return new SimulatedFile(this, filePath, this.#openNode(filePath, random));
+        return new SimulatedFile(this, filePath, this.#openNode(filePath, random), true);
       },
       land: make,
       abandon: (file) => file.drop(),
@@ -475,14 +475,16 @@ class SimulatedFile implements OpenFile {
   readonly #disk: SimulatedDisk;
   readonly #path: string;
   readonly #node: FileNode;
+  readonly #isForChanges: boolean;
   readonly #forChanges: Cursor;
   readonly #forAppends: Cursor;
   #isOpen = true;
 
-  constructor(disk: SimulatedDisk, filePath: string, node: FileNode) {
+  constructor(disk: SimulatedDisk, filePath: string, node: FileNode, isForChanges: boolean) {
     this.#disk = disk;
     this.#path = filePath;
     this.#node = node;
+    this.#isForChanges = isForChanges;
     node.opens++;
     disk.files.add(this);
     const isOld =
@@ -496,8 +498,8 @@ class SimulatedFile implements OpenFile {
     return this.#node.size;
   }
 
-  #use(call: string): FileNode {
-    if (!this.#isOpen) throw new SystemError("EBADF", call);
+  #use(call: string, isChange = false): FileNode {
+    if (!this.#isOpen || (isChange && !this.#isForChanges)) throw new SystemError("EBADF", call);
     return this.#node;
   }
 
@@ -553,7 +555,7 @@ class SimulatedFile implements OpenFile {
   async append(bytes: Buffer, start: number): Promise<number> {
     const { platter, rules } = this.#disk;
     const write = (end: number): Written => {
-      const node = this.#use("write");
+      const node = this.#use("write", true);
       const position = node.size;
       const count = platter.write(node, bytes.subarray(start, end), position);
       return { bytes: count, dirt: node.dirt(position, position + count) };
@@ -598,7 +600,7 @@ class SimulatedFile implements OpenFile {
   async overwrite(bytes: Buffer, start: number, position: number): Promise<number> {
     const { platter, rules } = this.#disk;
     const write = (end: number) =>
-      platter.write(this.#use("write"), bytes.subarray(start, end), position);
+      platter.write(this.#use("write", true), bytes.subarray(start, end), position);
     return this.#disk.later("overwrite", this.#path, {
       apply: (random) => {
         this.#disk.maybeFail(OVERWRITE_FAULT, "write", this.#path, random);
@@ -618,7 +620,7 @@ class SimulatedFile implements OpenFile {
   }
 
   truncate(bytes: number): void {
-    const cut = () => this.#disk.platter.truncate(this.#use("ftruncate"), bytes);
+    const cut = () => this.#disk.platter.truncate(this.#use("ftruncate", true), bytes);
     this.#disk.now("truncate", this.#path, cut, TRUNCATE_FAULT);
   }
 
