@@ -532,11 +532,7 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
 
   test("the documented command for tokens works beside the service", async (t) => {
     if (!canRunAsService(t)) return;
-    const [block = ""] = codeBlocks(
-      "docs/operating.md",
-      "On a virtual machine, with systemd",
-      "sh",
-    );
+    const [block = ""] = codeBlocks("docs/systemd.md", "Install", "sh");
     const words = /plant-store (token create .*) --data \/var\/lib\/plant-store$/m.exec(block)?.[1];
     assert.ok(words !== undefined, "it is there");
     const data = makeServiceFolder(t);

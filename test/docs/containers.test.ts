@@ -5,7 +5,14 @@ import path from "node:path";
 import { test } from "node:test";
 import { canRun } from "../faults/machine.ts";
 import { runCli, startServer } from "../support/cli.ts";
-import { CONTAINER_FILES, imageVariables, readPage } from "../support/docs.ts";
+import {
+  blocksOf,
+  CONTAINER_FILES,
+  codeBlocks,
+  imageVariables,
+  PAGES,
+  readPage,
+} from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
 import { runToEnd } from "../support/run.ts";
@@ -59,6 +66,52 @@ test("the compose file builds the Dockerfile, and keeps the data directory in a 
   assert.ok("plants" in volumes);
   assert.deepEqual(ports, ["127.0.0.1:8080:8080"]);
   assert.equal(environment.PLANT_STORE_ADMIN_HOST, "plant-store");
+});
+
+/** Prints every document of a YAML text, its argument, as JSON. */
+const DOCUMENTS =
+  "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.argv[1]))))";
+
+test("the manifest for Kubernetes fits the image and the options", async (t) => {
+  if (!canRun(t, "python3", "-c", "import yaml")) return;
+  const [manifest = ""] = codeBlocks("docs/kubernetes.md", "Run it", "yaml");
+  const { stdout } = await runToEnd(["python3", "-c", DOCUMENTS, manifest]);
+  const [service, { spec }] = JSON.parse(stdout);
+  const { metadata, spec: pod } = spec.template;
+  const [{ env, ports, volumeMounts, livenessProbe, readinessProbe }] = pod.containers;
+  assert.deepEqual(service.spec.selector, metadata.labels);
+  assert.deepEqual(spec.selector.matchLabels, metadata.labels);
+  assert.equal(spec.serviceName, service.metadata.name);
+  assert.deepEqual([spec.replicas, pod.enableServiceLinks], [1, false]);
+  assert.deepEqual(ports, [{ containerPort: 8080 }, { containerPort: 9180 }]);
+  const probed = [livenessProbe, readinessProbe].map(({ httpGet }) => httpGet);
+  assert.deepEqual(probed, [
+    { path: "/healthz", port: 9180 },
+    { path: "/readyz", port: 9180 },
+  ]);
+  assert.match(
+    readPage("docs/Dockerfile"),
+    new RegExp(`^VOLUME ${volumeMounts[0].mountPath}$`, "m"),
+  );
+  assert.equal(volumeMounts[0].name, spec.volumeClaimTemplates[0].metadata.name);
+  const variables = Object.fromEntries(
+    env.map(({ name, value }: Record<"name" | "value", string>) => [name, value]),
+  );
+  const printed = await runCli(["serve", "--print-config"], { env: variables });
+  assert.equal(printed.status, 0, printed.stderr);
+  assert.match(printed.stdout, /^admin +0\.0\.0\.0:9180 /m);
+  const grace = pod.terminationGracePeriodSeconds * 1000;
+  assert.ok(grace > Number(variables.PLANT_STORE_DRAIN_DELAY_MS) + 10_000);
+});
+
+test("every example in YAML can be parsed", async (t) => {
+  if (!canRun(t, "python3", "-c", "import yaml")) return;
+  const blocks = PAGES.flatMap(blocksOf).filter(({ language }) => language === "yaml");
+  assert.ok(blocks.length > 3, "they are found");
+  for (const { place, code } of blocks) {
+    const { status } = await runToEnd(["python3", "-c", DOCUMENTS, code]);
+    assert.equal(status, 0, place);
+  }
 });
 
 test("the image takes a database by its variables, and else uses its folder", async (t) => {

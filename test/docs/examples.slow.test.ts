@@ -145,19 +145,29 @@ exec node -e 'process.exit(process.argv[1] in require(process.argv[2]).scripts ?
   ssh: 'shift; exec "$@"',
   rsync: `PATH=\${PATH#*:}; for word; do set -- "$@" "\${word#vm:}"; shift; done; exec rsync "$@"`,
   scp: `exec cp "$1" "\${2#vm:}"`,
-  systemctl: `for unit in "$@"; do case $unit in *.socket|*.service) test "\${unit%.*}" = plant-store || exit 1;; esac; done`,
-  "systemd-sysusers": "test -s ./etc/sysusers.d/plant-store.conf",
+  systemctl: `for unit in "$@"; do case $unit in *.socket|*.service) case "\${unit%.*}" in plant-store|orchids);; *) exit 1;; esac;; esac; done`,
+  "systemd-sysusers":
+    'for file in ./etc/sysusers.d/*.conf; do test -s "$file" || exit 1; done; exit 0',
   docker: `case $1 in
 build) test -f "$3" && test "$4 $5 $6" = '-t plant-store .';;
 compose) test -f "$3" && case $4 in
-up|logs) exit 0;;
+up|logs|down) exit 0;;
 exec) shift 6; exec plant-store "$@";;
 *) exit 1;;
 esac;;
-run) test "\${@: -1}" = plant-store;;
+run) until test "$1" = plant-store; do shift || exit 1; done
+shift; test $# -eq 0 || exec plant-store "$@";;
+stop|rm) test "\${@: -1}" = plants;;
 exec) shift 3; exec plant-store "$@";;
 cp) exec cp -r "\${2#plants:}" "$3";;
 logs) exit 0;;
+*) exit 1;;
+esac`,
+  git: 'test "$*" = pull',
+  kubectl: `case $1 in
+apply|delete) test -f "$3";;
+exec) shift 4; exec plant-store "$@";;
+rollout|set) test "$3" = statefulset/plant-store;;
 *) exit 1;;
 esac`,
 };
@@ -177,6 +187,7 @@ function makePath(folder: string): string {
 /** Folders of a machine that the commands name. */
 const FOLDERS = [
   "/var/lib/plant-store",
+  "/var/lib/orchids",
   "/etc/systemd/system",
   "/etc/sysusers.d",
   "/usr/local/bin",
@@ -209,6 +220,14 @@ async function furnish(folder: string): Promise<void> {
     "./var/lib/plant-store",
   ];
   assert.equal((await runCli(words, { cwd: folder })).status, 0);
+  cpSync(path.join(folder, "backup/plants-000042-20260701T000000Z"), path.join(folder, "monday"), {
+    recursive: true,
+  });
+  const data = ["--data", "./home/nonroot/data"];
+  const { stdout } = await runCli(["token", "export", ...data], { cwd: folder });
+  writeFileSync(path.join(folder, "tokens.txt"), stdout);
+  const [manifest = ""] = codeBlocks("docs/kubernetes.md", "Run it", "yaml");
+  writeFileSync(path.join(folder, "plant-store.yaml"), manifest);
 }
 
 const COMMANDS_OF_ALL = BLOCKS.filter(({ language }) => language === "sh");
@@ -269,56 +288,99 @@ test("the first command of a block that fails ends it, as a plain shell without 
 });
 
 test("every code block is in a language that a test runs or checks", () => {
-  const kinds = ["sh", "console", "ts", "nginx", "haproxy", "ini", "yaml", "text"];
+  const kinds = ["sh", "console", "ts", "nginx", "haproxy", "caddyfile", "ini", "yaml", "text"];
   const others = BLOCKS.filter(({ language }) => !kinds.includes(language));
   assert.deepEqual(others, []);
 });
 
-test(
-  "nginx, set up as the documentation says, passes requests and streams on",
-  TIMEOUT,
-  async (t) => {
-    if (!canRun(t, "nginx", "-v")) return;
-    const folder = makeFolder(t);
-    const { port: upstream, token } = await serve(t, folder);
-    const port = await freePort();
-    const [site = ""] = codeBlocks("docs/operating.md", "nginx in front", "nginx");
+/** Starts a proxy, from its file of the page, before a server on this port. */
+type StartProxy = (folder: string, port: number, upstream: number) => [string, ...string[]];
+
+const PROXIES: Readonly<Record<string, StartProxy>> = {
+  nginx(folder, port, upstream) {
+    const [site = ""] = codeBlocks("docs/proxies.md", "nginx", "nginx");
     const adapted = site
       .replace("127.0.0.1:8080", `127.0.0.1:${upstream}`)
       .replace("listen 80;", `listen 127.0.0.1:${port};`);
     const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     const places = temporary.map((name) => `${name}_temp_path ${folder}/${name};`).join("\n");
     const file = path.join(folder, "nginx.conf");
-    writeFileSync(
-      file,
-      `daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/error.log;
-    events {}
-    http { access_log off; ${places} ${adapted} }`,
-    );
-    const nginx = spawn("nginx", ["-c", file, "-p", folder, "-e", `${folder}/error.log`], {
-      stdio: "ignore",
-    });
-    t.after(() => nginx.kill("SIGTERM"));
-    const url = `http://127.0.0.1:${port}/plants`;
-    const headers = { Authorization: `Bearer ${token}` };
-    await until("nginx answers", () =>
-      fetch(url).then(
-        () => true,
-        () => false,
-      ),
-    );
-    const created = await fetch(url, {
-      method: "POST",
-      headers: { ...headers, "Content-Type": "application/json" },
-      body: '{"id":1,"name":"a"}',
-    });
-    assert.equal(await created.text(), '{"name":"a"}');
-    assert.match(created.headers.get("X-Request-Id") ?? "", /^[0-9a-f]{32}$/); // of nginx
-    const listed = await fetch(url, { headers: { ...headers, Accept: "application/x-ndjson" } });
-    assert.equal(listed.headers.get("Content-Type"), "application/x-ndjson");
-    assert.equal(await listed.text(), '{"id":1,"name":"a"}\n');
+    const rest = `daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/error.log; events {}`;
+    writeFileSync(file, `${rest}\nhttp { access_log off; ${places} ${adapted} }`);
+    return ["nginx", "-c", file, "-p", folder, "-e", `${folder}/error.log`];
   },
-);
+  caddy(folder, port, upstream) {
+    const [site = ""] = codeBlocks("docs/proxies.md", "Caddy", "caddyfile");
+    const adapted = site
+      .replace("127.0.0.1:8080", `127.0.0.1:${upstream}`)
+      .replace("plants.example", `http://127.0.0.1:${port}`);
+    const file = path.join(folder, "Caddyfile");
+    writeFileSync(file, `{\n\tadmin off\n}\n${adapted}`);
+    return ["caddy", "run", "--config", file, "--adapter", "caddyfile"];
+  },
+};
+const VERSION_FLAG: Readonly<Record<string, string>> = { nginx: "-v", caddy: "version" };
+
+for (const [name, startProxy] of Object.entries(PROXIES)) {
+  test(
+    `${name}, set up as the documentation says, passes on requests, streams and errors, and its own are JSON`,
+    TIMEOUT,
+    async (t) => {
+      if (!canRun(t, name, VERSION_FLAG[name] ?? "")) return;
+      const folder = makeFolder(t);
+      await runCli(["token", "create", "docs", "--scope", "write", "--scope", "read"], {
+        cwd: folder,
+      }).then(({ stdout }) => writeFileSync(path.join(folder, "token"), stdout));
+      const token = readFileSync(path.join(folder, "token"), "utf8").trim();
+      const server = await startServer(t, [], { cwd: folder });
+      const port = await freePort();
+      const [program, ...args] = startProxy(folder, port, server.port);
+      const env = { ...process.env, HOME: folder };
+      const proxy = spawn(program, args, { stdio: "ignore", env });
+      t.after(() => proxy.kill("SIGTERM"));
+      const url = `http://127.0.0.1:${port}/plants`;
+      const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+      await until(`${name} answers`, () =>
+        fetch(url).then(
+          () => true,
+          () => false,
+        ),
+      );
+      const create = (body: string) => fetch(url, { method: "POST", headers, body });
+      const created = await create('{"id":1,"name":"a"}');
+      assert.equal(await created.text(), '{"name":"a"}');
+      assert.match(created.headers.get("X-Request-Id") ?? "", /^[0-9a-f-]{32,36}$/); // of the proxy
+      const listed = await fetch(url, { headers: { ...headers, Accept: "application/x-ndjson" } });
+      assert.equal(listed.headers.get("Content-Type"), "application/x-ndjson");
+      assert.equal(await listed.text(), '{"id":1,"name":"a"}\n');
+      const long = await create(JSON.stringify({ id: 2, name: "x".repeat(1.5 * 1024 * 1024) }));
+      assert.equal(((await long.json()) as { error: number }).error, 41301);
+      await server.stop();
+      const refused = await create('{"id":1,"name":"a"}');
+      assert.equal(refused.status, 503);
+      assert.equal(((await refused.json()) as { error: number }).error, 50300);
+    },
+  );
+}
+
+test("the units of a second store differ from those of the first in its name alone", async (t) => {
+  const folder = makeFolder(t);
+  const [block = ""] = codeBlocks("docs/systemd.md", "Two stores on one machine", "sh");
+  const [, script = ""] = /^sed -i ('[^']*')/m.exec(block) ?? [];
+  const { stdout } = await runCli(["print", "systemd-unit"]);
+  const unit = stdout.replace(
+    /^ExecStart=.*?( serve$| backup )/gm,
+    "ExecStart=/usr/local/bin/plant-store$1",
+  );
+  writeFileSync(path.join(folder, "unit"), unit);
+  assert.equal((await runToEnd(["sh", "-c", `sed -i ${script} unit`], { cwd: folder })).status, 0);
+  const changed = readFileSync(path.join(folder, "unit"), "utf8");
+  const program = "/usr/local/bin/plant-store";
+  assert.equal(changed.split(program).length, 3);
+  assert.ok(!changed.replaceAll(program, "").includes("plant-store"));
+  const first = unit.replaceAll(program, "").replaceAll("plant-store", "orchids");
+  assert.equal(changed.replaceAll(program, ""), first);
+});
 
 test(
   "a copy that rsync makes beside a busy server, as the documentation says, can be restored",
@@ -327,9 +389,7 @@ test(
     if (!canRun(t, "rsync", "--version")) return;
     const folder = makeFolder(t);
     const { port, token } = await serve(t, folder);
-    const [script = ""] = codeBlocks("docs/operating.md", "Back up", "sh").filter((code) =>
-      code.startsWith("rsync"),
-    );
+    const [script = ""] = codeBlocks("docs/operating.md", "A copy every minute", "sh");
     const here = script
       .replaceAll("vm:/var/lib/plant-store/", `${folder}/data/`)
       .replaceAll("/backup/copy/", `${folder}/copy/`);
@@ -376,8 +436,8 @@ test("promtool accepts the configuration of Prometheus", async (t) => {
 
 test("a log that logrotate has truncated continues at its beginning", TIMEOUT, async (t) => {
   const folder = makeFolder(t);
-  assert.match(readPage("docs/operating.md"), /`2>> log\.jsonl`/);
-  const [rules = ""] = codeBlocks("docs/operating.md", "Rotate the log", "text");
+  assert.match(readPage("docs/plain-process.md"), /`2>> log\.jsonl`/);
+  const [rules = ""] = codeBlocks("docs/plain-process.md", "Rotate the log", "text");
   assert.match(rules, /^ +copytruncate$/m);
   const file = path.join(folder, "log.jsonl");
   const script = `exec '${process.execPath}' '${PROGRAM}' serve --port 0 --data "$1" 2>> "$2"`;
