@@ -394,19 +394,3 @@ test("a client that closes its side during a request is answered 40001", async (
     });
   }
 });
-
-test("the server looks at connections in the chosen interval, until it has closed", async (t) => {
-  const begun = t.mock.method(globalThis, "setInterval");
-  const ended = t.mock.method(globalThis, "clearInterval");
-  const service = await startService(t, { connectionCheckIntervalMs: 123_456 });
-  const looking = begun.mock.calls.filter(({ arguments: [, ms] }) => ms === 123_456);
-  assert.equal(looking.length, 1);
-  await service.server.close();
-  const timers = begun.mock.calls.filter(({ stack }) =>
-    `${stack.stack}`.includes("connections.ts"),
-  );
-  assert.equal(timers.length, 2, "one for the drain");
-  for (const { result } of timers) {
-    assert.ok(ended.mock.calls.some(({ arguments: [timer] }) => timer === result));
-  }
-});

@@ -2,8 +2,6 @@
 import assert from "node:assert/strict";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
-import { fileURLToPath } from "node:url";
-import { clock } from "../../src/clock.ts";
 import { createRequestListener, type RequestMessage } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { chunked, encodeRequest, type RequestParts } from "../support/contract.ts";
@@ -243,32 +241,4 @@ test("a request lasts from its headers to its answer", async (t) => {
   assert.equal((await client.next()).status, 200);
   const [{ durationMs = 0 } = {}] = messages;
   assert.ok(durationMs > sent - begun && durationMs < performance.now() - before, `${durationMs}`);
-});
-
-const SOURCE = fileURLToPath(new URL("../../src/", import.meta.url));
-
-/** The stack frame of our code that called a function; `undefined` if other code called it. */
-function readerIn({ stack = "" }: Error): string[] {
-  return stack
-    .split("\n")
-    .filter((frame) => frame.includes(SOURCE))
-    .slice(0, 1);
-}
-
-test("without subscribers the clock is read only to gather a batch, and to judge tokens", async (t) => {
-  const service = await startService(t);
-  const clocks = [t.mock.method(performance, "now"), t.mock.method(clock, "steadyMs")];
-  const callers = () =>
-    clocks.flatMap(({ mock }) => mock.calls.flatMap(({ stack }) => readerIn(stack)));
-  assert.equal((await service.post(BODY)).status, 200);
-  const readers = callers();
-  assert.ok(
-    readers.some((reader) => reader.includes("#gather")),
-    "a batch was gathered",
-  );
-  for (const reader of readers) assert.match(reader, /#gather .*writer\.ts|core\/token\.ts/);
-  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
-  assert.equal((await service.post(BODY)).status, 200);
-  await until("it is published", () => messages.length === 1);
-  assert.ok(callers().some((reader) => reader.includes("http/request-message")));
 });
