@@ -102,18 +102,6 @@ test("token create prints only the token, which is valid at once and not stored"
   assert.ok(!stored.includes(token.slice(4)));
 });
 
-test("token create prints the token, and then waits until servers have looked at their tokens twice", async (t) => {
-  const source = `import timers from "node:timers/promises";
-    import { writeSync } from "node:fs";
-    import { syncBuiltinESMExports } from "node:module";
-    timers.setTimeout = async (ms) => void writeSync(1, "waits " + ms + " ms\\n");
-    syncBuiltinESMExports();`;
-  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}` };
-  const end = await runCli(["token", "create", "gardener", "--data", makeFolder(t)], { env });
-  assert.deepEqual([end.status, end.stderr], [0, ""]);
-  assert.match(end.stdout, /^pst_[A-Za-z0-9_-]{43}\nwaits 200 ms\n$/);
-});
-
 test("token create in a folder that is new names it on standard error", async (t) => {
   const folder = makeFolder(t);
   const words = ["token", "create", "gardener", "--data", "dtaa"];
