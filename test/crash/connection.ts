@@ -47,20 +47,11 @@ export class Connection {
   post(token: string, body: string): Promise<Answer | undefined> {
     const length = Buffer.byteLength(body);
     const headers = `Content-Type: application/json\r\nContent-Length: ${length}\r\n`;
-    return this.#send("POST /plants", token, headers, body);
-  }
-
-  /** Reads one plant. */
-  get(token: string, id: bigint): Promise<Answer | undefined> {
-    return this.#send(`GET /plants/${id}`, token);
-  }
-
-  #send(start: string, token: string, headers = "", body = ""): Promise<Answer | undefined> {
     if (this.#socket.destroyed) return Promise.resolve(undefined);
     return new Promise((resolve) => {
       this.#settle = resolve;
       this.#socket.write(
-        `${start} HTTP/1.1\r\nHost: crash\r\nAuthorization: Bearer ${token}\r\n${headers}\r\n${body}`,
+        `POST /plants HTTP/1.1\r\nHost: crash\r\nAuthorization: Bearer ${token}\r\n${headers}\r\n${body}`,
       );
     });
   }

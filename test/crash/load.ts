@@ -26,8 +26,6 @@ export interface Tally {
 export interface Mix {
   readonly replay: number;
   readonly conflict: number;
-  /** Default: 0. */
-  readonly read?: number;
   /** A plant that another connection has just sent. */
   readonly twin: number;
 }
@@ -63,18 +61,6 @@ async function sendConflict(
   const answer = await connection.post(token, book.conflict(plant));
   const isRefused = answer?.status === 400 && answer.text.startsWith('{"error":40006,');
   return judge(connection, answer, isRefused, `conflict with plant ${plant}`, tally);
-}
-
-/** Reads an acknowledged plant. */
-export async function sendRead(
-  connection: Connection,
-  { token, book }: Target,
-  plant: number,
-  tally: Tally,
-): Promise<boolean> {
-  const answer = await connection.get(token, book.plant(plant).id);
-  const isRight = answer?.status === 200 && answer.text === book.line(plant);
-  return judge(connection, answer, isRight, `read of plant ${plant}`, tally);
 }
 
 function judge(
@@ -142,12 +128,10 @@ export class Load {
   #sendNext(connection: Connection): Promise<boolean> {
     const { book, random, mix } = this.#options;
     const chance = random.next();
-    const [replays, conflicts] = [mix.replay, mix.replay + mix.conflict];
-    const reads = conflicts + (mix.read ?? 0);
-    const known = chance < reads ? book.pickAcknowledged(random) : undefined;
+    const conflicts = mix.replay + mix.conflict;
+    const known = chance < conflicts ? book.pickAcknowledged(random) : undefined;
     if (known !== undefined) {
-      const other = chance < conflicts ? sendConflict : sendRead;
-      const send = chance < replays ? sendPlant : other;
+      const send = chance < mix.replay ? sendPlant : sendConflict;
       return send(connection, this.#options, known, this.tally);
     }
     const isTwin = chance > 1 - mix.twin && book.taken > 0;

@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
 import { checkLog } from "./log-check.ts";
-import { lateGrowth } from "./memory.ts";
 import { PlantBook } from "./plant-book.ts";
 
 test("checkLog() counts lost plants, plants that occur twice, and lines that are not plants", (t) => {
@@ -28,39 +27,4 @@ test("checkLog() counts lost plants, plants that occur twice, and lines that are
   assert.deepEqual(check(a, b, c, d.slice(0, -1)), [4, 1, 0, 1]);
   assert.deepEqual(check(a, b, c, d.replace("Fern", "Moss")), [4, 1, 0, 1]);
   assert.deepEqual(check(a, b, c, d, '{"id":1,"name":"a stranger"}'), [5, 0, 0, 1]);
-});
-
-test("lateGrowth() distinguishes memory of plants from a leak", () => {
-  const grow = (bytesPerSecond: number, plantsPerSecond: number) =>
-    lateGrowth(
-      Array.from({ length: 240 }, (_, seconds) => ({
-        seconds,
-        residentBytes: 100e6 + seconds * bytesPerSecond,
-        plants: seconds * plantsPerSecond,
-        descriptors: 90,
-      })),
-    ).isLevel;
-  assert.equal(grow(0, 0), true);
-  assert.equal(grow(1e6, 1e5), true, "the index of a hundred thousand plants a second");
-  assert.equal(grow(1e6, 100), false);
-});
-
-test("lateGrowth() distinguishes descriptors that come and go from some that stay open", () => {
-  const grow = (descriptorsAt: (second: number) => number) =>
-    lateGrowth(
-      Array.from({ length: 240 }, (_, seconds) => ({
-        seconds,
-        residentBytes: 100e6,
-        plants: 0,
-        descriptors: descriptorsAt(seconds),
-      })),
-    ).descriptors;
-  assert.equal(
-    grow((second) => 90 + (second % 7)),
-    0,
-  );
-  assert.equal(
-    grow((second) => 90 + Math.floor(second / 20)),
-    3,
-  );
 });

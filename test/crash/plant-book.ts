@@ -4,7 +4,6 @@
  * A plant is a number, from which its id, name and tag follow. So a plant takes one byte of memory,
  * and a line of the log can be compared byte by byte.
  */
-import type { NewPlant } from "../../src/index.ts";
 import { Random } from "./random.ts";
 
 /** From here on a double has no room for the last digit of an id, and rounds it to that of another plant. */
@@ -79,11 +78,6 @@ export class PlantBook {
       if (plant !== undefined) sample.add(plant);
     }
     return [...sample];
-  }
-
-  /** The plant as the store takes it. */
-  plant(plant: number): NewPlant {
-    return { ...JSON.parse(this.answer(plant)), id: FIRST_ID + BigInt(plant) };
   }
 
   /** The line of the log, which is also a body that creates it. */

@@ -52,7 +52,6 @@ export interface Surroundings {
 
 /** Nothing takes longer than this, even under strace on a busy machine. */
 const DEADLINE_MS = 60_000;
-const LOG_LENGTH_MAX = 2 ** 21;
 
 /** One run of the program. */
 export class Run {
@@ -63,12 +62,7 @@ export class Run {
   #stderr = "";
   #isLate = false;
 
-  constructor(
-    program: Program,
-    args: readonly string[],
-    surroundings: Surroundings = {},
-    deadlineMs = DEADLINE_MS,
-  ) {
+  constructor(program: Program, args: readonly string[], surroundings: Surroundings = {}) {
     const { wrapper = [], env = {} } = surroundings;
     const words = [...wrapper, process.execPath, program.main, ...args];
     const [command = "", ...rest] = words;
@@ -82,12 +76,8 @@ export class Run {
     });
     this.#child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#stderr += text;
-      // Half an hour of a log fits no string; only its end is shown.
-      if (this.#stderr.length > LOG_LENGTH_MAX) {
-        this.#stderr = this.#stderr.slice(-LOG_LENGTH_MAX / 2);
-      }
     });
-    this.ended = this.#watch(deadlineMs);
+    this.ended = this.#watch();
   }
 
   get stdout(): string {
@@ -131,12 +121,12 @@ export class Run {
     return Promise.race([shown, this.ended.then(() => undefined)]);
   }
 
-  async #watch(deadlineMs: number): Promise<Ended> {
+  async #watch(): Promise<Ended> {
     const killNow = removeAtExit(() => this.kill("SIGKILL"));
     const deadline = setTimeout(() => {
       this.#isLate = true;
       killNow();
-    }, deadlineMs);
+    }, DEADLINE_MS);
     const [status, signal] = await new Promise<[number | null, NodeJS.Signals | null]>(
       (resolve, reject) => {
         this.#child.once("error", reject);

@@ -5,10 +5,9 @@
  * A round may end with both servers failed, and with a line that every start refuses, so that a
  * person is needed. It must not end with an acknowledged plant missing, changed or duplicated.
  */
-import { appendFileSync, linkSync, readdirSync, statSync } from "node:fs";
+import { linkSync } from "node:fs";
 import { join } from "node:path";
 import { createToken } from "../../src/index.ts";
-import { until } from "../support/watch.ts";
 import { makeTemporaryFolder } from "./leftovers.ts";
 import { Load, replay } from "./load.ts";
 import { checkLog } from "./log-check.ts";
@@ -16,7 +15,7 @@ import { PlantBook } from "./plant-book.ts";
 import type { Program } from "./program.ts";
 import type { Random } from "./random.ts";
 import { addFindings, addTotals, isClean, newTotals, type Totals } from "./report.ts";
-import { describeEnd, Server, type ServerOptions } from "./server.ts";
+import { describeEnd, Server } from "./server.ts";
 
 /** The program as it is, and with a lock that every process acquires. */
 export interface RivalPrograms {
@@ -56,31 +55,7 @@ export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
     await Promise.all([life.load(one), life.load(other)]);
     await life.pass(TOGETHER_MS_MAX);
   },
-  "one is killed, and the next starts": async (life) => {
-    const one = await life.start();
-    const other = await life.start();
-    await life.load(one);
-    await life.pass(ALONE_MS_MAX);
-    await one?.server.kill();
-    const next = life.start();
-    await life.load(other);
-    await life.load(await next);
-    await life.pass(TOGETHER_MS_MAX);
-  },
-  "two starts on a torn tail, one of them slow": async (life) => {
-    await (await life.start())?.server.kill();
-    life.tear();
-    const slow = life.startSlow();
-    await life.quarantined();
-    await life.load(await life.start());
-    await slow;
-  },
-  "no room for one": async (life) => {
-    const one = await life.start();
-    const limited = await life.startLimited();
-    await Promise.all([life.load(limited), life.load(one)]);
-    await life.pass(TOGETHER_MS_MAX);
-  },
+
   "one log in two folders": async (life) => {
     const one = await life.start(life.locked);
     await life.load(one);
@@ -89,9 +64,6 @@ export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
     await life.pass(TOGETHER_MS_MAX);
   },
 };
-
-/** The kind that delays a server between two of its calls. */
-export const KIND_WITH_STRACE = "two starts on a torn tail, one of them slow";
 
 /** In some rounds both servers fail before their first answer. */
 const ATTEMPTS_MAX = 10;
@@ -153,7 +125,6 @@ class RivalLife {
   #servers: Server[] = [];
   #loads: Load[] = [];
   #cleanups: (() => void)[] = [];
-  #quarantines: readonly string[] = [];
 
   private constructor(
     programs: RivalPrograms,
@@ -250,46 +221,11 @@ class RivalLife {
   async start(
     program = this.#programs.unlocked,
     folder = this.#folder,
-    options: ServerOptions = {},
   ): Promise<Running | undefined> {
-    const server = new Server(program, folder, options);
+    const server = new Server(program, folder);
     this.#servers.push(server);
     const port = await server.ready;
     return port === undefined ? undefined : { server, port };
-  }
-
-  /** Starts a server that has room for a little more in the log, but not for a whole batch. */
-  startLimited(): Promise<Running | undefined> {
-    const room = statSync(this.#log).size + this.random.below(20_000);
-    return this.start(this.#programs.unlocked, this.#folder, {
-      wrapper: ["prlimit", `--fsize=${room}`],
-    });
-  }
-
-  /** Leaves half a record at the end of the log, as a kill does. */
-  tear(): void {
-    // As long as the next record, so the log grows back to the length that the slow start has seen.
-    appendFileSync(this.#log, "x".repeat(Buffer.byteLength(this.#book.line(this.#book.taken)) + 1));
-  }
-
-  /** Starts a server whose disk is slow between the last check of the log and the cut that follows. */
-  startSlow(): Promise<Running | undefined> {
-    // The second sync of the folder is for the quarantine file, before the cut.
-    const inject = "inject=fsync:delay_enter=1500000:when=2";
-    const filter = ["-P", this.#folder, "-e", "trace=fsync", "-e", inject];
-    return this.start(this.#programs.unlocked, this.#folder, {
-      wrapper: ["strace", "-D", "-f", "-qq", "-o", "/dev/null", ...filter],
-      env: { UV_THREADPOOL_SIZE: "1", UV_USE_IO_URING: "0" },
-    });
-  }
-
-  /** Waits until a server has begun to quarantine the end of the log. */
-  async quarantined(): Promise<void> {
-    const before = this.#quarantines;
-    await until("a server quarantines the end of the log", () => {
-      this.#quarantines = readdirSync(this.#folder).filter((name) => name.includes(".quarantine-"));
-      return this.#quarantines.length > before.length;
-    });
   }
 
   async load(running: Running | undefined): Promise<void> {

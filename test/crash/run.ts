@@ -5,8 +5,7 @@
  *   npm run crash -- --rounds 500 --seed 7        SIGKILL at random moments under load
  *   npm run crash -- --rivals 50                  two servers on one log, without a lock
  *   npm run crash -- --power-cuts 50              power cuts of a disk, after files were used that nobody synced
- *   npm run crash -- --soak --minutes 30           everything at once for half an hour, then a verdict
- *   npm run crash -- --ci                         what `.ci/run` runs: a part of all but the soak
+ *   npm run crash -- --ci                         what `.ci/run` runs: a part of all of these
  */
 import { parseArgs } from "node:util";
 import { CUT_SCENARIOS, runPowerCuts } from "./cut-rounds.ts";
@@ -26,9 +25,7 @@ import {
   type Totals,
   totalsRow,
 } from "./report.ts";
-import { KIND_WITH_STRACE, RIVAL_KINDS, runRivals } from "./rival-rounds.ts";
-import { runSoak } from "./soak.ts";
-import { hasStrace } from "./strace.ts";
+import { RIVAL_KINDS, runRivals } from "./rival-rounds.ts";
 
 const HELP = `Options:
   --rounds N        kills at random moments (500)
@@ -42,9 +39,6 @@ const HELP = `Options:
   --jobs N          with --power-cuts: how many runs go on at once (2)
   --ci              20 rounds, then 2 rounds of each kind of rivals, and 1 power cut in each scenario
                     on each file system, instead
-  --soak            creates, repeats, reads, streams, kills, stops, full disks and token changes
-                    under full load, instead
-  --minutes N       with --soak: how long it takes (30)
 `;
 
 const { values } = parseArgs({
@@ -57,8 +51,6 @@ const { values } = parseArgs({
     rivals: { type: "string" },
     "power-cuts": { type: "string" },
     "file-system": { type: "string", default: "" },
-    soak: { type: "boolean", default: false },
-    minutes: { type: "string", default: "30" },
     ci: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
@@ -94,10 +86,6 @@ async function rivals(program: Program, count: number): Promise<Totals> {
   const rows: (string | number)[][] = [["", "rounds", ...head, "failed servers", "refused starts"]];
   for (const name of Object.keys(RIVAL_KINDS)) {
     if (!name.includes(values.only)) continue;
-    if (name === KIND_WITH_STRACE && !hasStrace()) {
-      print(`${name}: not run, because strace is missing`);
-      continue;
-    }
     const options = { rounds: count, random, connections };
     const report = await runRivals({ locked: program, unlocked }, name, options);
     rows.push([name, ...totalsRow(report.totals), report.failures, report.refusals]);
@@ -140,14 +128,6 @@ async function runAll(runs: readonly (() => Promise<void>)[], jobs: number): Pro
   await Promise.all(Array.from({ length: jobs }, work));
 }
 
-async function soak(program: Program, seconds: number): Promise<Totals> {
-  const totals = await runSoak(program, { seconds, seed, connections, print });
-  print(formatTable([TOTALS_HEAD, totalsRow(totals)]));
-  const lost = totals.lost === 0 ? "nothing was lost" : `${totals.lost} plants were lost`;
-  print(`${isClean(totals) ? "passed" : "FAILED"}: ${lost}`);
-  return totals;
-}
-
 /** More of what the tests in this folder sample, within a few minutes. */
 async function ci(program: Program): Promise<Totals> {
   const all = newTotals();
@@ -166,7 +146,6 @@ async function main(): Promise<void> {
 
 function runPart(program: Program): Promise<Totals> {
   if (values.ci) return ci(program);
-  if (values.soak) return soak(program, 60 * Number(values.minutes));
   if (values.rivals !== undefined) return rivals(program, Number(values.rivals));
   if (values["power-cuts"] !== undefined) return powerCuts(program, Number(values["power-cuts"]));
   return rounds(program, Number(values.rounds));

@@ -1,12 +1,8 @@
 /** A server in a process of its own, to be killed. */
 import { type Ended, type Program, Run, type Surroundings } from "./program.ts";
 
-/** How long a server may run in all, by default. */
-const DEADLINE_MS = 60_000;
-
 export interface ServerOptions extends Surroundings {
   readonly args?: readonly string[];
-  readonly deadlineMs?: number;
 }
 
 export class Server {
@@ -15,9 +11,9 @@ export class Server {
   readonly ready: Promise<number | undefined>;
 
   constructor(program: Program, folder: string, options: ServerOptions = {}) {
-    const { args = [], deadlineMs = DEADLINE_MS, ...surroundings } = options;
+    const { args = [], ...surroundings } = options;
     const words = ["serve", "--port", "0", "--data", folder, ...args];
-    this.run = new Run(program, words, surroundings, deadlineMs);
+    this.run = new Run(program, words, surroundings);
     this.ready = this.run
       .output(/^plant-store listening on \S+:([0-9]+)\n/)
       .then((match) => (match === undefined ? undefined : Number(match[1])));

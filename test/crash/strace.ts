@@ -1,10 +1,5 @@
 /** Uses strace to kill a program at the entry of a system call. */
-import { spawnSync } from "node:child_process";
 import type { Surroundings } from "./program.ts";
-
-export function hasStrace(): boolean {
-  return spawnSync("strace", ["-V"]).error === undefined;
-}
 
 /** Kills at the entry of the first such call on a file. */
 export function killing(trace: string, path: string, call: string): Surroundings {
