@@ -4,7 +4,6 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import os from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { Worker } from "node:worker_threads";
 import { clock } from "../../src/clock.ts";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { type HeldLock, type LockOptions, locks } from "../../src/log/lock.ts";
@@ -293,37 +292,6 @@ test("locks.acquire() gives up if rivals come and die endlessly", async (t) => {
   await assert.rejects(locks.acquire(folder, second), { code: "locked" });
   assert.equal(outruns(), 10);
 });
-
-test("locks.acquire() fails with locked when a rival removes its socket", async (t) => {
-  // A winner removes the temporary sockets of all others, no matter how far those have come.
-  const folder = makeFolder(t);
-  const lock = await locks.acquire(folder, { ...second, command: "first" });
-  const sweeper = await sweepMeanwhile(folder);
-  try {
-    for (let attempt = 0; attempt < 100; attempt++) {
-      await assert.rejects(locks.acquire(folder, second), { code: "locked" });
-    }
-  } finally {
-    await sweeper.terminate();
-    await lock.close();
-  }
-});
-
-/** Removes sockets as a winner does, but again and again, in a thread of its own. */
-async function sweepMeanwhile(folder: string): Promise<Worker> {
-  const sweep = `
-    const { parentPort, workerData } = require("node:worker_threads");
-    const fs = require("node:fs");
-    parentPort.postMessage("ready");
-    for (;;) {
-      for (const name of fs.readdirSync(workerData)) {
-        if (name.includes(".new-")) fs.rmSync(workerData + "/" + name, { force: true });
-      }
-    }`;
-  const worker = new Worker(sweep, { eval: true, workerData: folder });
-  await new Promise((resolve) => worker.once("message", resolve));
-  return worker;
-}
 
 test("locks.acquire() changes no mode and no umask", async (t) => {
   const calls = [
