@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { appendFileSync, existsSync, mkdirSync, readdirSync } from "node:fs";
+import { appendFileSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { encodeNewPlant } from "../../src/core/plant.ts";
 import type { NewPlant } from "../../src/index.ts";
 import { exportLines, readPlants } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -46,30 +47,9 @@ test("while a store is open, only its durable plants are read", async (t) => {
   for (const bytes of ['{"id":3,"name":"not yet"}', "\n"]) {
     appendFileSync(logPath(folder), bytes);
     assert.deepEqual(await collect(readPlants(folder)), PLANTS);
+    const exported = Buffer.concat(await collect(exportLines(folder))).toString();
+    assert.equal(exported, `${PLANTS.map(encodeNewPlant).join("\n")}\n`);
   }
-});
-
-test("a torn tail is not read, and stays where it is", async (t) => {
-  const folder = makeFolder(t);
-  const log = '{"id":1,"name":"a"}\n{"id":2,"na';
-  writeLog(folder, log);
-  assert.deepEqual(await collect(readPlants(folder)), [{ id: 1n, name: "a" }]);
-  assert.equal(readLog(folder), log);
-  assert.deepEqual(readdirSync(folder), ["plants.jsonl"]);
-});
-
-test("a last record that lacks only its line feed is read: the next start completes it", async (t) => {
-  const folder = makeFolder(t);
-  const log = '{"id":2,"name":"b","tag":"t"}\n{"id":1,"name":"a"}';
-  writeLog(folder, log);
-  assert.deepEqual(await collect(readPlants(folder)), PLANTS);
-  assert.equal(readLog(folder), log);
-});
-
-test("an empty log has no plants", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, "");
-  assert.deepEqual(await collect(readPlants(folder)), []);
 });
 
 test("a log whose path is too long for a socket address is read beside its store", async (t) => {
@@ -79,33 +59,14 @@ test("a log whose path is too long for a socket address is read beside its store
   assert.deepEqual(await collect(readPlants(folder)), [{ id: 1n, name: "a" }]);
 });
 
-test("reading a missing folder is an io_error, and makes none", async (t) => {
-  const folder = join(makeFolder(t), "none");
-  await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
-  assert.equal(existsSync(folder), false);
-});
-
-test("reading a missing log is an io_error, and makes none", async (t) => {
-  const folder = makeFolder(t);
-  await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
+test("reading a missing folder or log, or a folder in its place, is an io_error, and makes none", async (t) => {
+  const [folder, odd] = [makeFolder(t), makeFolder(t)];
+  mkdirSync(logPath(odd));
+  for (const each of [join(folder, "none"), folder, odd]) {
+    await assert.rejects(collect(readPlants(each)), { code: "io_error" });
+    await assert.rejects(collect(exportLines(each)), { code: "io_error" });
+  }
   assert.deepEqual(readdirSync(folder), []);
-});
-
-test("reading a folder in place of the log is an io_error", async (t) => {
-  const folder = makeFolder(t);
-  mkdirSync(logPath(folder));
-  await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
-});
-
-test("reading a damaged log is refused, naming path, line and byte", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, '{"id":1,"name":"a"}\ndamage\n');
-  await assert.rejects(collect(readPlants(folder)), (error: Error & { code?: string }) => {
-    assert.equal(error.code, "corruption");
-    assert.ok(error.message.includes(logPath(folder)));
-    assert.match(error.message, /\b2\b.*\b20\b/);
-    return true;
-  });
 });
 
 test("a reading that is stopped leaves no file open", async (t) => {
@@ -121,37 +82,6 @@ test("a reading that is stopped leaves no file open", async (t) => {
 const A_LINE = '{"id":1,"name":"a"}\n';
 const B_LINE = '{ "tag":"t", "name":"\\u0062","id":2.0,"more":[1] }\n';
 
-/** The export of a log: its lines, byte for byte, without anything that is not a line. */
-const EXPORTS: readonly [says: string, log: string, exported: string][] = [
-  ["an empty log", "", ""],
-  ["lines in any spelling", A_LINE + B_LINE, A_LINE + B_LINE],
-  ["blank lines", `\n${A_LINE}  \n\t\r\n${B_LINE}\n`, A_LINE + B_LINE],
-  ["nothing but blank lines", "\n \n", ""],
-  [
-    "CRLF endings",
-    (A_LINE + B_LINE).replaceAll("\n", "\r\n"),
-    (A_LINE + B_LINE).replaceAll("\n", "\r\n"),
-  ],
-  ["a byte order mark", `\ufeff${A_LINE}${B_LINE}`, A_LINE + B_LINE],
-  ["one plant twice", A_LINE + A_LINE, A_LINE + A_LINE],
-  ["a torn tail", `${A_LINE}{"id":2`, A_LINE],
-  ["a last line without its line feed", A_LINE + B_LINE.trimEnd(), A_LINE + B_LINE],
-  ["one line without its line feed", A_LINE.trimEnd(), A_LINE],
-  ["a byte order mark and one line without its line feed", `\ufeff${A_LINE.trimEnd()}`, A_LINE],
-  ["blanks after the last line feed", `${A_LINE}  `, A_LINE],
-];
-
-for (const [says, log, exported] of EXPORTS) {
-  test(`the export of ${says} has the line of every plant as it is in the log`, async (t) => {
-    const folder = makeFolder(t);
-    writeLog(folder, log);
-    const bytes = Buffer.concat(await collect(exportLines(folder)));
-    assert.equal(bytes.toString(), exported);
-    assert.equal(readLog(folder), log);
-    assert.deepEqual(readdirSync(folder), ["plants.jsonl"]);
-  });
-}
-
 test("the export of a log of several blocks is that log, byte for byte", async (t) => {
   const folder = makeFolder(t);
   const log = Array.from({ length: 6000 }, (_, id) => {
@@ -161,22 +91,6 @@ test("the export of a log of several blocks is that log, byte for byte", async (
   const blocks = await collect(exportLines(folder));
   assert.ok(blocks.length > 1, "in bounded memory");
   assert.equal(Buffer.concat(blocks).equals(Buffer.from(log)), true);
-});
-
-test("while a store is open, the export ends with its last durable plant", async (t) => {
-  const folder = makeFolder(t);
-  const store = await openStore(t, folder);
-  await store.create({ id: 1n, name: "a" });
-  appendFileSync(logPath(folder), '{"id":3,"name":"not yet"}\n');
-  assert.equal(Buffer.concat(await collect(exportLines(folder))).toString(), A_LINE);
-});
-
-test("the export of a damaged log ends with an error at the damaged line", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, `${A_LINE}damage\n`);
-  await assert.rejects(collect(exportLines(folder)), { code: "corruption" });
-  assert.deepEqual(openFilesIn(folder), []);
-  await assert.rejects(collect(exportLines(join(folder, "none"))), { code: "io_error" });
 });
 
 test("the lines before a damaged one are exported, and the fault names path, line and byte", async (t) => {

@@ -2,11 +2,9 @@ import assert from "node:assert/strict";
 import { appendFileSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { type PlantService, PlantStoreError } from "../../src/index.ts";
-import { checkpointPath } from "../../src/log/checkpoint.ts";
 import { locks } from "../../src/log/lock.ts";
 import { type ImportReport, importPlants, openImportFile } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
-import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 
 const A = '{"id":1,"name":"a"}';
@@ -244,28 +242,6 @@ async function importFolder(t: TestContext, source: string) {
 }
 
 const FERN = { id: 1n, name: "a" };
-const IVY = { id: 2n, name: "b", tag: "t" };
-
-const SOURCES: readonly [says: string, log: string, report: ImportReport][] = [
-  ["no line", "", reportOf(0)],
-  ["blank lines and a repeat", `\n${A}\n  \n${B}\n${A}\n`, reportOf(2, 1)],
-  ["a last record without its line feed", `${A}\n${B}`, reportOf(2)],
-  ["one record without its line feed, after a byte order mark", `\ufeff${A}`, reportOf(1)],
-  ["a torn tail", `${A}\n${B}\n{"id":3,"na`, reportOf(2)],
-];
-
-for (const [says, log, expected] of SOURCES) {
-  test(`the import of a data directory with ${says} creates the plants that a start would serve`, async (t) => {
-    const source = makeFolder(t);
-    writeLog(source, log);
-    const before = snapshot(source);
-    const { report, plants } = await importFolder(t, source);
-    assert.deepEqual(report, expected);
-    assert.deepEqual(plants, [FERN, IVY].slice(0, expected.created));
-    assert.deepEqual(snapshot(source), before, "the source is only read");
-    assert.deepEqual(openFilesIn(source), []);
-  });
-}
 
 test("a data directory is imported beside the process that uses it, up to what is durable", async (t) => {
   const source = makeFolder(t);
@@ -279,66 +255,9 @@ test("a data directory is imported beside the process that uses it, up to what i
 /** Longer than the blocks in which a log is read. */
 const MANY = Array.from({ length: 30_000 }, (_, id) => `{"id":${id},"name":"${"x".repeat(40)}"}\n`);
 
-const DAMAGED: readonly [says: string, log: string, names: RegExp][] = [
-  ["an unreadable line", `${A}\nx\n${B}\n`, /line 2, byte offset 20:/],
-  [
-    "an unreadable line in its middle",
-    MANY.with(15_000, "x\n").join(""),
-    new RegExp(`line 15001, byte offset ${MANY.slice(0, 15_000).join("").length}:`),
-  ],
-  ["one id with two contents", `${A}\n{"id":1,"name":"b"}\n`, /line 2, byte offset 20:/],
-  [
-    "one id with two contents, the last without its line feed",
-    `${A}\n{"id":1,"name":"b"}`,
-    /line 2, byte offset 20:/,
-  ],
-  [
-    "a line that lost pages in a power cut",
-    `${A}\n{"id":2,"name":"${"x".repeat(500)}${"\0".repeat(1024)}"}\n`,
-    /line 2, byte offset 20:/,
-  ],
-];
-
-for (const [says, log, names] of DAMAGED) {
-  test(`a data directory with ${says} is refused before the first plant`, async (t) => {
-    const source = makeFolder(t);
-    writeLog(source, log);
-    const before = snapshot(source);
-    await assert.rejects(openImportFile(source), (error: Error & { code?: string }) => {
-      assert.equal(error.code, "corruption");
-      assert.ok(error.message.includes(logPath(source)), error.message);
-      assert.match(error.message, names);
-      return true;
-    });
-    assert.deepEqual(snapshot(source), before);
-    assert.deepEqual(openFilesIn(source), []);
-  });
-}
-
-const UNLIKE_CHECKPOINT: readonly [says: string, log: string][] = [
-  ["a letter that differs from its checkpoint", `${A}\n${B}\n`.replace('"a"', '"c"')],
-  ["less than its checkpoint covers", `${A}\n`],
-];
-
-for (const [says, log] of UNLIKE_CHECKPOINT) {
-  test(`a data directory that holds ${says} is refused before the first plant`, async (t) => {
-    const source = makeFolder(t);
-    writeLog(source, `${A}\n${B}\n`);
-    await (await openStore(t, source)).close();
-    writeFileSync(logPath(source), log);
-    await assert.rejects(openImportFile(source), { code: "corruption" });
-    assert.deepEqual(openFilesIn(source), []);
-  });
-}
-
-test("a folder without a log is an io_error, with only a checkpoint a corruption, and leaves nothing open", async (t) => {
+test("a folder without a log is an io_error, and leaves nothing open", async (t) => {
   const folder = makeFolder(t);
   await assert.rejects(openImportFile(folder), { code: "io_error" });
-  writeLog(folder, `${A}\n`);
-  await (await openStore(t, folder)).close();
-  const other = makeFolder(t);
-  writeFileSync(checkpointPath(logPath(other)), snapshot(folder)["plants.jsonl.checkpoint"] ?? "");
-  await assert.rejects(openImportFile(other), { code: "corruption" });
   assert.deepEqual(openFilesIn(folder), []);
 });
 

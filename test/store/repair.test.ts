@@ -6,17 +6,23 @@ import { crc32 } from "node:zlib";
 import { PlantStore } from "../../src/index.ts";
 import {
   checkpointPath,
-  encodeCheckpoint,
   isUnsynced,
   readCheckpoint,
   unsyncedPath,
 } from "../../src/log/checkpoint.ts";
 import { disk } from "../../src/log/disk.ts";
-import { LogFile } from "../../src/log/file.ts";
 import { isSound, type LineFault, type RepairPlan, repairLog, verifyLog } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
-import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+import {
+  collect,
+  logPath,
+  openFilesIn,
+  openStore,
+  readLog,
+  writeCheckpointOf,
+  writeLog,
+} from "../support/stores.ts";
 
 const A = '{"id":1,"name":"a"}\n';
 const B = '{"id":2,"name":"b","tag":"t"}\n';
@@ -24,68 +30,9 @@ const A_OTHER = '{"id":1,"name":"other"}\n';
 
 const YES = async () => true;
 
-function writeCheckpointOf(folder: string, known: string): void {
-  const checkpoint = { bytes: known.length, records: 7, crc32: crc32(known) };
-  fs.writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
-}
-
 /** How many different plants a log has. */
 function countPlants(log: string): number {
   return new Set(log.split("\n").filter((line) => line.includes("{"))).size;
-}
-
-/** Repairs that keep the log as it is. */
-const ACCEPTED: readonly [says: string, log: string, known: string, records: number][] = [
-  ["a changed letter", A.replace('"a"', '"c"') + B, A + B, 2],
-  ["a removed line", A, A + B, 1],
-  ["everything removed", "", A + B, 0],
-  ["a line put before the others", B + A, A, 2],
-  ["a plant doubled in the middle", A + A + B, A + B, 3],
-  ["CRLF endings", (A + B).replaceAll("\n", "\r\n"), A + B, 2],
-  ["a byte order mark", `\ufeff${A}`, A, 1],
-];
-
-for (const [says, log, known, records] of ACCEPTED) {
-  test(`repair accepts ${says}, which a start refuses, and changes no byte of the log`, async (t) => {
-    const folder = makeFolder(t);
-    writeLog(folder, log);
-    writeCheckpointOf(folder, known);
-    await assert.rejects(PlantStore.open(folder), { code: "corruption" });
-    const before = readLog(folder);
-    const { ino } = fs.statSync(logPath(folder));
-    const written: string[] = [];
-    const { overwrite } = LogFile.prototype;
-    t.mock.method(
-      LogFile.prototype,
-      "overwrite",
-      function (this: LogFile, bytes: Buffer, at: number) {
-        written.push(bytes.toString());
-        return overwrite.call(this, bytes, at);
-      },
-    );
-
-    const outcome = await repairLog(folder, { confirm: YES });
-    assert.deepEqual(
-      { ...outcome, checkpoint: outcome.checkpoint?.bytes },
-      {
-        action: "accept",
-        plants: countPlants(log),
-        leftOut: 0,
-        checkpoint: known.length,
-        isDone: true,
-      },
-    );
-    assert.equal(readLog(folder), before);
-    assert.equal(fs.statSync(logPath(folder)).ino, ino);
-    assert.equal(written.join(""), before, "what may be in the page cache only was written again");
-    const bytes = Buffer.from(before);
-    assert.deepEqual(await readCheckpoint(logPath(folder)), {
-      bytes: bytes.length,
-      records,
-      crc32: crc32(bytes),
-    });
-    await openStore(t, folder);
-  });
 }
 
 /** Repairs that write a new log. `torn`: what follows its last line feed. */

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { appendFileSync, existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { crc32 } from "node:zlib";
-import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+import { checkpointPath } from "../../src/log/checkpoint.ts";
 import {
   backup,
   exportLines,
@@ -15,18 +14,21 @@ import {
 } from "../../src/tools.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
-import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+import {
+  collect,
+  logPath,
+  openFilesIn,
+  openStore,
+  readLog,
+  writeCheckpointOf,
+  writeLog,
+} from "../support/stores.ts";
 
 const A = '{"id":1,"name":"a"}\n'; // 20 bytes
 const B = '{"id":2,"name":"b","tag":"t"}\n'; // 30 bytes
 
 /** A record of a batch whose pages did not all reach the disk. */
 const LOST = `{"id":3,"name":"${"\0".repeat(1100)}"}\n`;
-
-function writeCheckpointOf(folder: string, known: string): void {
-  const checkpoint = { bytes: known.length, records: 1, crc32: crc32(known) };
-  writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
-}
 
 const SOUND = { duplicates: 0, damaged: 0, mendable: 0, tornBytes: 0, checksum: "none" } as const;
 
