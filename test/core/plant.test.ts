@@ -6,7 +6,6 @@ import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import {
   encodeNewPlant,
   encodePlant,
-  isSamePlant,
   type NewPlant,
   parseNewPlant,
   validateNewPlant,
@@ -51,55 +50,6 @@ test("encodeNewPlant() and encodePlant() write members in the order of the inter
   assert.equal(encodePlant(plant), '{"name":"Fern","tag":"indoor"}');
   assert.equal(encodeNewPlant({ name: "", id: INT64_MAX }), '{"id":9223372036854775807,"name":""}');
 });
-
-const FERN = { id: 7n, name: "Fern" };
-
-const PLANTS: readonly [text: string, plant: NewPlant][] = [
-  ['{"id":7,"name":"Fern"}', FERN],
-  [' \r\n{ "name"\t:"Fern" ,\n"id": 7.0 } ', FERN],
-  ['{"\\u0069d":70e-1,"n\\u0061me":"\\u0046ern"}', FERN],
-  ['{"\\u0069\\u0064":7,"\\u006E\\u0061\\u006D\\u0065":"Fern"}', FERN],
-  ['{"id":7,"\\u006e\\u0061\\u006d\\u0065":"Fern"}', FERN],
-  ['{"id":7,"name":"Fern","tag":""}', { ...FERN, tag: "" }],
-  ['{"id":-0,"name":""}', { id: 0n, name: "" }],
-  ['{"id":7,"name":" Fern ","tag":"\\u0000"}', { id: 7n, name: " Fern ", tag: "\0" }],
-  ['{"id":7,"name":"\\ud800"}', { id: 7n, name: "\ud800" }],
-  [`{"id":${INT64_MIN},"name":"a"}`, { id: INT64_MIN, name: "a" }],
-  [`{"id":${INT64_MAX},"name":"a"}`, { id: INT64_MAX, name: "a" }],
-  // Other members, with any name and any number of times.
-  ['{"ID":"x","id":7,"Name":1,"name":"Fern","Tag":null,"x":[{"id":8}],"x":0}', FERN],
-  ['{"__proto__":{"id":9,"tag":"x"},"id":7,"name":"Fern","constructor":{"name":1}}', FERN],
-  ['{"id ":1,"id":7,"name":"Fern","tag\\u0000":1,"":{}}', FERN],
-];
-
-for (const [text, plant] of PLANTS) {
-  test(`parseNewPlant() reads ${JSON.stringify(text)}`, () => {
-    const parsed = parseNewPlant(Buffer.from(text));
-    assert.deepEqual(parsed, plant);
-    assert.equal(Object.getPrototypeOf(parsed), Object.prototype);
-  });
-}
-
-const LITERALS: readonly [literal: string, text: string][] = [
-  ['""', ""],
-  ['"Fern"', "Fern"],
-  ['" \u00a0 "', " \u00a0 "],
-  ['"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\/\b\f\n\r\t'],
-  ['"\\u0046\\u0065rn"', "Fern"],
-  ['"\\uD83C\\uDF3F"', "\u{1f33f}"],
-  ['"\u{1f33f}"', "\u{1f33f}"],
-  ['"\\ud83c"', "\ud83c"],
-  ['"\\udf3f\\ud83c"', "\udf3f\ud83c"],
-  ['"\\\\u0046"', "\\u0046"],
-  ['"\ufeff"', "\ufeff"],
-  ['"\u2028"', "\u2028"],
-];
-
-for (const [literal, text] of LITERALS) {
-  test(`parseNewPlant() reads the name ${JSON.stringify(literal)}`, () => {
-    assert.equal(parseNewPlant(Buffer.from(`{"id":7,"name":${literal}}`)).name, text);
-  });
-}
 
 const FAULTS: readonly [text: string, code: string, fields: string][] = [
   ["", "invalid_json", ""],
@@ -252,28 +202,6 @@ test("validateNewPlant() copies every plant, and nothing else", () => {
     assert.notEqual(copy, plant);
   };
   fc.assert(fc.property(anyPlant, isCopied));
-});
-
-const PAIRS: readonly [what: string, other: NewPlant, isSame: boolean][] = [
-  ["an equal copy", { id: 7n, name: "Fern", tag: "indoor" }, true],
-  ["another id", { id: 8n, name: "Fern", tag: "indoor" }, false],
-  ["another name", { id: 7n, name: "fern", tag: "indoor" }, false],
-  ["another tag", { id: 7n, name: "Fern", tag: "indoor " }, false],
-  ["an empty tag", { id: 7n, name: "Fern", tag: "" }, false],
-  ["no tag", { id: 7n, name: "Fern" }, false],
-];
-
-for (const [what, other, isSame] of PAIRS) {
-  test(`isSamePlant() returns ${isSame} for ${what}`, () => {
-    const plant = { id: 7n, name: "Fern", tag: "indoor" };
-    assert.equal(isSamePlant(plant, other), isSame);
-    assert.equal(isSamePlant(other, plant), isSame);
-  });
-}
-
-test("isSamePlant() distinguishes an empty tag from none, and one Unicode form from another", () => {
-  assert.equal(isSamePlant({ id: 7n, name: "a", tag: "" }, { id: 7n, name: "a" }), false);
-  assert.equal(isSamePlant({ id: 7n, name: "\u00e9" }, { id: 7n, name: "e\u0301" }), false);
 });
 
 function faultOf(bytes: Buffer): PlantStoreError {
