@@ -245,62 +245,6 @@ test("LogFile.read() fills the buffer, with fewer bytes only at the end of the f
   }
 });
 
-/** Ways to displace the file of a path, one of each kind. */
-const DISPLACEMENTS: Readonly<Record<string, (filePath: string) => void>> = {
-  deleted: (filePath) => fs.rmSync(filePath),
-  replaced: (filePath) => {
-    // It has the same bytes, but it is another file.
-    fs.copyFileSync(filePath, `${filePath}.new`);
-    fs.renameSync(`${filePath}.new`, filePath);
-  },
-  grown: (filePath) => fs.appendFileSync(filePath, "x"),
-  "out of reach": (filePath) => {
-    fs.rmSync(filePath);
-    fs.symlinkSync(filePath, filePath); // a link to itself
-  },
-};
-
-test("LogFile.assertInPlace() finds nothing while the path names this file at its size", async (t) => {
-  const file = await openLog(t, "one\n");
-  file.assertInPlace(4);
-  await file.append(Buffer.from("two\n"));
-  file.assertInPlace();
-  file.assertInPlace(4, 8);
-});
-
-test("LogFile.assertInPlace() distinguishes each kind of displacement", async (t) => {
-  const found = new Set<string>();
-  for (const displace of Object.values(DISPLACEMENTS)) {
-    const file = await openLog(t, "one\n");
-    displace(file.path);
-    found.add(faultOf(file).replaceAll(file.path, ""));
-  }
-  assert.equal(found.size, Object.keys(DISPLACEMENTS).length);
-});
-
-test("LogFile.assertInPlace() reports a renamed file as deleted, and a shorter one as changed", async (t) => {
-  const file = await openLog(t, "one\n");
-  fs.renameSync(file.path, `${file.path}.old`);
-  assert.match(faultOf(file), / was deleted or renamed;/);
-  fs.renameSync(`${file.path}.old`, file.path);
-  file.assertInPlace();
-  fs.truncateSync(file.path, 3);
-  assert.match(faultOf(file), / was changed by another program /);
-});
-
-/** The message of the fault that the file is found to have. */
-function faultOf(file: LogFile): string {
-  let message = "";
-  assert.throws(
-    () => file.assertInPlace(),
-    (error: PlantStoreError) => {
-      message = error.message;
-      return error.code === "locked";
-    },
-  );
-  return message;
-}
-
 function isIoError(error: unknown, code?: string): boolean {
   assert.ok(error instanceof PlantStoreError);
   assert.equal(error.code, "io_error");

@@ -3,7 +3,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import fs from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { type ByteRange, LogFile } from "../../src/log/file.ts";
+import { LogFile } from "../../src/log/file.ts";
 import { type LinePosition, LOG_START } from "../../src/log/lines.ts";
 import { mendLog, quarantine } from "../../src/log/mend.ts";
 import { MEDDLING, openLog } from "../support/logs.ts";
@@ -174,50 +174,6 @@ test("a log to which another process appends during the quarantine is not cut", 
 });
 
 const CONTENT = "0123456789abcdef";
-
-const RANGES: readonly [says: string, ranges: readonly ByteRange[], kept: string][] = [
-  ["one range", [{ offset: 3, bytes: 4 }], "3456"],
-  ["the whole file", [{ offset: 0, bytes: 16 }], CONTENT],
-  ["its last byte", [{ offset: 15, bytes: 1 }], "f"],
-  [
-    "several ranges, one after the other",
-    [
-      { offset: 1, bytes: 2 },
-      { offset: 10, bytes: 3 },
-      { offset: 15, bytes: 1 },
-    ],
-    "12abcf",
-  ],
-  [
-    "the existing part of a range that goes beyond the end",
-    [{ offset: 12, bytes: 1_048_580 }],
-    "cdef",
-  ],
-  ["nothing of a range after the end", [{ offset: 16, bytes: 4 }], ""],
-];
-
-for (const [says, ranges, kept] of RANGES) {
-  test(`quarantine() keeps ${says} in a file of its own and leaves the log alone`, async (t) => {
-    const file = await openLog(t, CONTENT);
-    const name = await quarantine(file, ranges);
-    assert.deepEqual(snapshot(path.dirname(file.path)), { "test.jsonl": CONTENT, [name]: kept });
-    assert.equal(fs.statSync(path.join(path.dirname(file.path), name)).mode & 0o777, 0o600);
-  });
-}
-
-test("quarantine() copies ranges that are longer than its buffer", async (t) => {
-  const bytes = Buffer.alloc(3 * 1024 * 1024 + 5, "plants");
-  const file = await openLog(t, bytes);
-  for (const length of [1024 * 1024 - 1, 1024 * 1024, 1024 * 1024 + 1, 3 * 1024 * 1024]) {
-    const name = await quarantine(file, [
-      { offset: 1, bytes: length },
-      { offset: 0, bytes: 1 },
-    ]);
-    const kept = fs.readFileSync(path.join(path.dirname(file.path), name));
-    const expected = Buffer.concat([bytes.subarray(1, length + 1), bytes.subarray(0, 1)]);
-    assert.equal(kept.equals(expected), true, `${length} bytes`);
-  }
-});
 
 test("quarantine() uses the first free number", async (t) => {
   const file = await openLog(t, CONTENT);
