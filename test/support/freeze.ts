@@ -12,6 +12,7 @@ import {
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { makeFolder } from "./folders.ts";
+import { until } from "./watch.ts";
 
 export interface Freezer {
   /** For the environment of the process. */
@@ -60,13 +61,10 @@ function makeCgroupFreezer(t: TestContext): Freezer | string {
     const group = groupOf(root, pid);
     if (!existsSync(group)) {
       mkdirSync(group);
-      t.after(() => {
+      t.after(async () => {
         writeFileSync(join(group, file), states[1]);
-        spawnSync("sh", [
-          "-c",
-          `for p in $(cat ${group}/cgroup.procs); do echo $p > ${root}/cgroup.procs; done`,
-        ]);
-        rmdirSync(group);
+        const script = `kill -9 $(cat ${group}/cgroup.procs); rmdir ${group}`;
+        await until("its group is empty", () => spawnSync("sh", ["-c", script]).status === 0);
       });
     }
     writeFileSync(join(group, "cgroup.procs"), String(pid));

@@ -1,6 +1,7 @@
 /** A server that is frozen while a token is revoked: what it answers to requests that were sent later. */
 import { performance } from "node:perf_hooks";
-import type { NewToken } from "../../src/index.ts";
+import { createToken, revokeToken } from "../../src/index.ts";
+import type { Trial } from "../faults/trial.ts";
 import { Client } from "./client.ts";
 import { encodeRequest } from "./contract.ts";
 import type { Freezer } from "./freeze.ts";
@@ -9,61 +10,23 @@ import { until } from "./watch.ts";
 /** A revocation must be in force after so long. */
 const IN_FORCE_MS = 2000;
 
-/** A server, and its operator. */
-export interface Target {
-  readonly pid: number;
-  readonly port: number;
-  createToken(token: NewToken): Promise<string>;
-  revokeToken(name: string): Promise<void>;
-}
-
-/** How many answers had each status. */
-export class Answers {
-  readonly #counts = new Map<number, number>();
-
-  add(status: number): void {
-    this.#counts.set(status, this.of(status) + 1);
-  }
-
-  of(status: number): number {
-    return this.#counts.get(status) ?? 0;
-  }
-
-  get total(): number {
-    return [...this.#counts.values()].reduce((sum, count) => sum + count, 0);
-  }
-
-  toString(): string {
-    return [...this.#counts].map(([status, count]) => `${count} x ${status}`).join(", ");
-  }
-}
-
-export interface Round {
-  /** To requests with a token that was revoked more than 2 s before they were sent. */
-  readonly revoked: Answers;
-  /** To requests with a token that stays good. */
-  readonly good: Answers;
-}
-
 let id = 0;
 
 /**
  * Freezes a server, revokes a token, and sends creates more than 2 s later: on a connection that used
  * the token before, on one that has sent all but the end of a body, and on a new one. Then thaws it.
+ *
+ * @returns the statuses of the answers to those, and to requests with a token that stays good.
  */
-export async function freezeOnce(
-  { pid, port, createToken, revokeToken }: Target,
-  freezer: Freezer,
-  { revoked, good }: Round,
-): Promise<void> {
+export async function freezeOnce({ pid, folder, server }: Trial, freezer: Freezer) {
   const name = `thief-${++id}`;
   const tokens = {
-    thief: await createToken({ name }),
-    owner: await createToken({ name: `owner-${id}` }),
+    thief: await createToken(folder, { name }),
+    owner: await createToken(folder, { name: `owner-${id}` }),
   };
   const clients: Client[] = [];
   const connect = async () => {
-    const client = await Client.connect(port);
+    const client = await Client.connect(server.port);
     clients.push(client);
     return client;
   };
@@ -85,7 +48,7 @@ export async function freezeOnce(
     const halfCreate = create(tokens.thief);
     await half.send(halfCreate.subarray(0, -3));
     freezer.freeze(pid);
-    await revokeToken(name);
+    await revokeToken(folder, name);
     const revokedAt = performance.now();
     await until("it must be in force", () => performance.now() - revokedAt > IN_FORCE_MS);
     await old.send(create(tokens.thief));
@@ -96,8 +59,12 @@ export async function freezeOnce(
     const freshOfOwner = await connect();
     await freshOfOwner.send(create(tokens.owner));
     freezer.thaw(pid);
-    for (const client of [old, half, fresh]) revoked.add((await client.next()).status);
-    for (const client of [oldOfOwner, freshOfOwner]) good.add((await client.next()).status);
+    const statuses = async (...from: Client[]) =>
+      (await Promise.all(from.map((client) => client.next()))).map(({ status }) => status);
+    return {
+      revoked: await statuses(old, half, fresh),
+      good: await statuses(oldOfOwner, freshOfOwner),
+    };
   } finally {
     for (const client of clients) client.destroy();
   }
