@@ -184,6 +184,7 @@ test(
 
 /** Texts of which a head is full, and a query. */
 const PIECES: readonly string[] = [
+  ...[" ", "\t", "; ", ';a="', ';a="\\"', ';a="b"', "  a", "chunked,", "a.", "::", "http://"],
   ...[
     '"',
     '"",',
@@ -200,6 +201,17 @@ const PIECES: readonly string[] = [
   ...["%41", "&", "=&", "limit=1&", "&after=1", "%6cimit=1&", "+", "a=b&", "%", "/", "a"],
 ];
 
+/** Headers of a create that are read, and how their worst contents begin. */
+const HEADERS: readonly [name: string, start: string][] = [
+  ["Content-Type", "application/json;"],
+  ["Content-Encoding", "identity"],
+  ["Expect", "100-continue"],
+  ["Host", "a"],
+  ["Content-Length", "1"],
+  ["Transfer-Encoding", "chunked"],
+  ["X-Request-Id", "a"],
+];
+
 const HEAD_BYTES = 15 * 1024;
 
 test("a head of 16 KiB costs little, whatever it holds", PATIENT, async (t) => {
@@ -214,10 +226,12 @@ test("a head of 16 KiB costs little, whatever it holds", PATIENT, async (t) => {
       read("/plants", { Accept: text }),
       read(`/plants?limit=1&${text}`),
       read(`/plants/${text}`),
-      {
-        headers: { "Content-Type": `application/json;${text}` },
+      read(`http://a${text}/plants`),
+      read("/plants/1", { Authorization: `Bearer a${text}!` }),
+      ...HEADERS.map(([name, start]) => ({
+        headers: { [name]: `${start}${text}!` },
         body: '{"id":1,"name":"Plant 1"}',
-      },
+      })),
     ]) {
       const all: Cost[] = [];
       for (let run = 0; run < REQUEST_RUNS; run++) all.push(await server.cost(parts));

@@ -1,40 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import { type NewPlant, PlantStore } from "../../src/index.ts";
+import { anyPlant } from "../support/arbitraries.ts";
 import { makeFolder } from "../support/folders.ts";
-import { collect, openStore, readLog } from "../support/stores.ts";
-
-const anyId = fc.oneof(
-  fc.bigInt({ min: INT64_MIN, max: INT64_MAX }),
-  fc.constantFrom(INT64_MIN, INT64_MAX, 0n, -1n, 2n ** 53n + 1n, -(2n ** 53n) - 1n),
-);
-
-// Any UTF-16 code units, including lone surrogates, and characters with a special meaning.
-const codeUnit = fc.integer({ min: 0, max: 0xffff }).map((unit) => String.fromCharCode(unit));
-const surrogate = fc.integer({ min: 0xd800, max: 0xdfff }).map((unit) => String.fromCharCode(unit));
-const hurtful = fc.constantFrom(
-  "\n",
-  "\r",
-  "\0",
-  '"',
-  "\\",
-  "\u2028",
-  "\u2029",
-  "\u202e",
-  "\ufeff",
-);
-const anyString = fc.oneof(
-  fc.string({ unit: fc.oneof(codeUnit, surrogate, hurtful) }),
-  fc.string({ unit: "binary" }),
-  fc.constantFrom("", "null", "__proto__", "\ud800", "\udc00\ud800"),
-);
-
-const anyPlant: fc.Arbitrary<NewPlant> = fc.oneof(
-  fc.tuple(anyId, anyString).map(([id, name]) => ({ id, name })),
-  fc.tuple(anyId, anyString, anyString).map(([id, name, tag]) => ({ id, name, tag })),
-);
+import { collect, readLog } from "../support/stores.ts";
 
 test("any plant survives a restart, and JSON.parse reads its line as the same plant", async (t) => {
   const root = makeFolder(t);
@@ -88,18 +58,3 @@ function assertLines(log: string, plants: readonly NewPlant[]): void {
     assert.ok(line.startsWith(`{"id":${id},`)); // JSON.parse would round it
   }
 }
-
-const LENGTHS: readonly number[] = [490, 491, 492, 493, 8192, 131_072, 1_048_576, 3_000_000];
-
-test("plants of every length survive a restart, with any size of a read", async (t) => {
-  const folder = makeFolder(t);
-  const plants = LENGTHS.map((length, n) => ({ id: BigInt(n), name: "x".repeat(length) }));
-  const before = await openStore(t, folder);
-  for (const plant of plants) await before.create(plant);
-  for (const plant of plants) assert.deepEqual(await before.get(plant.id), plant);
-  await before.close();
-
-  const after = await openStore(t, folder);
-  for (const plant of plants) assert.equal(await after.create(plant), "replayed");
-  assert.deepEqual(await collect(after.list()), plants);
-});
