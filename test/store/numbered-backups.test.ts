@@ -296,19 +296,29 @@ test("a server that starts just before an old backup loses its name keeps the fo
   assert.ok(warnings[0]?.includes(join(folder, rest)), warnings[0]);
 });
 
-test("an older backup stays until the new one has its name", async (t) => {
+test("the new backup is on disk before an older one loses its name, and that before it is removed", async (t) => {
   const old = "plants-000001-20260101T000000Z";
   const { folder, into } = prepare(t, old);
-  const { rename } = disk;
-  const seen: string[][] = [];
+  const steps: string[] = [];
+  const { rename, unlink, syncFolder } = disk;
   t.mock.method(disk, "rename", (from: string, to: string) => {
-    if (dirname(from) === folder) seen.push(namesIn(folder));
     rename(from, to);
+    if (dirname(to) === folder)
+      steps.push(from.endsWith(old) ? "old loses its name" : "new has its name");
   });
-  const { name } = await into({ keep: 1 });
-  const [placing = [], removing = []] = seen;
-  assert.ok(placing.includes(old) && !placing.includes(name));
-  assert.deepEqual(removing.sort(), [old, name].sort());
+  t.mock.method(disk, "syncFolder", async (at: string) => {
+    await syncFolder(at);
+    if (at === folder && steps.at(-1) !== "sync") steps.push("sync");
+  });
+  t.mock.method(disk, "unlink", (at: string) => {
+    if (at.includes(old)) steps.push("old is removed");
+    unlink(at);
+  });
+  await into({ keep: 1 });
+  assert.deepEqual(
+    steps.slice(steps.indexOf("new has its name"), steps.indexOf("old is removed")),
+    [...["new has its name", "sync", "old loses its name", "sync"]],
+  );
 });
 
 test("a second backup into a folder is refused while one is made, and touches nothing of it", async (t) => {
