@@ -9,14 +9,12 @@ import type { ReadLease } from "../../src/http/body.ts";
 import { ListPace, type Slices } from "../../src/http/stream.ts";
 import {
   createRequestListener,
-  type ListOptions,
   type NewPlant,
   PlantServer,
   type PlantService,
   PlantStoreError,
   type RequestMessage,
   type ServerOptions,
-  type TokenVerifier,
   type VerifiedToken,
 } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
@@ -68,35 +66,6 @@ test("a stream starts after a plant, and ends at its limit", async (t) => {
   ] as const) {
     const { text } = await read(service, `/plants${query}`, NDJSON);
     assert.deepEqual(text.split("\n").slice(0, -1), expected);
-  }
-});
-
-test("every stream uses the lines of a store that offers them, and otherwise its plants", async (t) => {
-  const plants: PlantService = {
-    ...EMPTY,
-    async *list() {
-      yield { id: 1n, name: "plant" };
-      yield { id: 2n, name: "plant" };
-    },
-  };
-  const lines = ["line\n", "line\nline\n"];
-  async function* listLines({ after }: ListOptions = {}) {
-    for (const line of lines) yield new TextEncoder().encode(`${after} ${line}`);
-  }
-  const tokens: TokenVerifier = { verify: () => ({ name: "test", scopes: ["read"] }) };
-  const made = [`{"id":1,"name":"plant"}\n`, `{"id":2,"name":"plant"}\n`];
-  for (const [offered, query, expected] of [
-    [{}, "", made.join("")],
-    [{ listLines }, "", "undefined line\nundefined line\nline\n"],
-    [{ listLines }, "?after=7", "7 line\n7 line\nline\n"],
-    [{ listLines }, "?limit=1", "undefined line\n"],
-    [{ listLines }, "?limit=2", "undefined line\nundefined line\n"],
-    [{}, "?limit=1", made[0]],
-  ] as const) {
-    const listener = createRequestListener({ plants: { ...plants, ...offered }, tokens });
-    const { url } = await serve(t, listener);
-    const headers = { ...NDJSON, Authorization: "Bearer any" };
-    assert.equal((await send(`${url}/plants${query}`, { headers })).text, expected);
   }
 });
 

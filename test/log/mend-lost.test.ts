@@ -28,34 +28,12 @@ function bytesOf(pieces: readonly Piece[]): Buffer {
 const SECTOR = "x".repeat(512);
 
 const LINES: readonly [says: string, offset: number, line: readonly Piece[], isLost: boolean][] = [
-  ["an empty line", 0, [], false],
-  ["text", 0, [SECTOR, SECTOR], false],
-  ["a sector of zeros alone", 0, [512], true],
-  ["one byte less than a sector of zeros", 0, [511], false],
-  ["a sector with one byte that is not zero, its first", 0, ["x", 511], false],
-  ["a sector with one byte that is not zero, its last", 0, [511, "x"], false],
-  ["a sector of zeros after one of text", 0, [SECTOR, 512, "x"], true],
-  ["a sector of zeros between two of text", 0, [SECTOR, 512, SECTOR], true],
-  ["a sector's length of zeros across a border", 0, ["x", 512, "x"], false],
-  ["the most zeros that contain no whole sector", 0, ["x", 1022, "x"], false],
-  ["one zero more, so that they contain a whole sector", 0, ["x", 1023, "x"], true],
-  ["zeros at its end that reach a border", 0, [SECTOR, "x", 1023], true],
-  ["zeros at its end that end short of a border", 0, [SECTOR, "x", 1022], false],
-  ["zeros up to the first border", 500, [12, "x"], true],
-  ["zeros up to one byte before the first border", 500, [11, "x"], false],
-  ["zeros up to one byte before the first border, and nothing else", 500, [11], false],
-  ["zeros up to the first border, and nothing else", 500, [12], true],
-  ["text up to the first border, then a sector of zeros", 500, ["x".repeat(12), 512], true],
-  ["text up to the first border, then a byte too few", 500, ["x".repeat(12), 511], false],
-  ["a zero as the last byte before a border", 511, [1, "x"], true],
-  ["text as the last byte before a border, then a sector of zeros", 511, ["x", 512], true],
-  ["a page of zeros", 4096, [4096, SECTOR], true],
-  ["a sector of zeros beyond 4 GiB", 2 ** 32 + 500, ["x".repeat(12), 512, "x"], true],
-  ["zeros across a border beyond 4 GiB", 2 ** 32 + 500, ["x".repeat(11), 512, "x"], false],
+  ["a sector of zeros", 2 ** 32 + 500, ["x".repeat(12), 512, "x"], true],
+  ["zeros across a border", 2 ** 32 + 500, ["x".repeat(11), 512, "x"], false],
 ];
 
 for (const [says, offset, line, isLost] of LINES) {
-  test(`a line at ${offset} that holds ${says} ${isLost ? "has lost a sector" : "is whole"}`, () => {
+  test(`a line beyond 4 GiB that holds ${says} ${isLost ? "has lost a sector" : "is whole"}`, () => {
     assert.equal(hasLostSector(bytesOf(line), offset), isLost);
   });
 }

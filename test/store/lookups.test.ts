@@ -129,16 +129,24 @@ const EDITED: readonly [what: string, line: Buffer][] = [
   ["has another id", Buffer.from('{"id":2,"name":"abc"}\n')],
   ["is not UTF-8", Buffer.from('{"id":1,"name":"a\xff\xff"}\n', "latin1")],
   ["is no plant", Buffer.from('{"id":1,"nama":"abc"}\n')],
+  ["has no line feed", Buffer.from('{"id":1,"name":"abc"} ')],
+  ["is cut", Buffer.from('{"id":1,"n')],
 ];
 
+const READS: Readonly<Record<string, (store: PlantStore) => Promise<unknown>>> = {
+  get: (store) => store.get(1n),
+  getLine: (store) => store.getLine(1n),
+  "a repeat": (store) => store.create({ id: 1n, name: "abc" }),
+};
+
 for (const [what, line] of EDITED) {
-  for (const read of ["getLine", "get"] as const) {
-    test(`${read} fails the store if the line of a plant ${what} by now`, async (t) => {
+  for (const [how, read] of Object.entries(READS)) {
+    test(`${how} fails the store if the line of a plant ${what} by now`, async (t) => {
       const folder = makeFolder(t);
       writeLog(folder, '{"id":1,"name":"abc"}\n');
       const store = await openStore(t, folder);
       writeLog(folder, line);
-      await assert.rejects(store[read](1n), { code: "store_failed" });
+      await assert.rejects(read(store), { code: "store_failed" });
       assert.equal((await store.failed).code, "store_failed");
     });
   }

@@ -14,7 +14,7 @@ import { PlantStore } from "../../src/index.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { IdIndex } from "../../src/store/id-index.ts";
 import { makeFolder } from "../support/folders.ts";
-import { collect, logPath, openStore, writeLog } from "../support/stores.ts";
+import { collect, logPath, openStore } from "../support/stores.ts";
 
 /** What may happen to the log while a store has it open. */
 const DISPLACEMENTS: readonly [says: string, displace: (log: string) => void][] = [
@@ -108,18 +108,6 @@ test("a plant is neither repeated nor read once the lock is lost", async (t) => 
     const answer = lookUp === "get" ? store.get(1n) : store.create({ id: 1n, name: "a" });
     await assert.rejects(answer, { code: "store_failed" });
   }
-});
-
-test("a record that differs from the index fails the store", async (t) => {
-  const folder = makeFolder(t);
-  const [one, two] = [1, 2].map((id) => `{"id":${id},"name":"a"}\n`);
-  writeLog(folder, `${one}${two}`);
-  const store = await openStore(t, folder);
-  writeLog(folder, `${two}${one}`);
-  await assert.rejects(store.get(1n), { code: "store_failed" });
-  assert.equal((await store.failed).code, "store_failed");
-  await store.close();
-  await assert.rejects(PlantStore.open(folder), { code: "corruption" });
 });
 
 test("calls leave no callbacks on the promise `failed`, which may never settle", async (t) => {

@@ -1,6 +1,6 @@
 /** Reads of an open store that throw: what fails only the call, and what the store. */
 import assert from "node:assert/strict";
-import { closeSync, openSync, truncateSync, writeSync } from "node:fs";
+import { truncateSync } from "node:fs";
 import { test } from "node:test";
 import { clock } from "../../src/clock.ts";
 import { encodeNewPlant } from "../../src/core/plant.ts";
@@ -107,31 +107,6 @@ test("failed reads give one warning a second, which names the log and the reason
   }
   assert.ok(warnings.every(({ message }) => message.includes("EIO")));
 });
-
-/** What proves that the log is not what was written. */
-const DAMAGES: readonly (readonly [what: string, damage: (log: string) => void])[] = [
-  ["overwritten", (log) => overwrite(log, 3, "#")],
-  ["given another id", (log) => overwrite(log, 6, "7")],
-  ["joined with the next", (log) => overwrite(log, (LINES[0] as string).length - 1, " ")],
-  ["cut", (log) => truncateSync(log, 10)],
-];
-
-function overwrite(log: string, offset: number, text: string): void {
-  const fd = openSync(log, "r+");
-  writeSync(fd, text, offset);
-  closeSync(fd);
-}
-
-for (const [what, damage] of DAMAGES) {
-  for (const [call, , work] of CALLS.filter(([call]) => /short|list$|Lines/.test(call))) {
-    test(`a ${call} whose record was ${what} fails the store`, async (t) => {
-      const { folder, store } = await openWithPlants(t);
-      damage(logPath(folder));
-      await assert.rejects(work(store), { code: "store_failed" });
-      assert.equal((await store.failed).code, "store_failed");
-    });
-  }
-}
 
 test("a lack of memory does not hide that the log was cut (fake fault)", async (t) => {
   const { folder, store } = await openWithPlants(t);

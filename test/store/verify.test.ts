@@ -37,187 +37,94 @@ const CASES: readonly {
   readonly log: string;
   /** The log as the checkpoint describes it; without it there is no checkpoint. */
   readonly known?: string;
-  readonly report: VerifyReport;
-  readonly isSound: boolean;
+  /** What is not as in a sound log; the length is that of the whole lines. */
+  readonly report: Partial<VerifyReport>;
 }[] = [
-  {
-    says: "empty, without a checkpoint",
-    log: "",
-    report: { ...SOUND, records: 0, bytes: 0 },
-    isSound: true,
-  },
-  {
-    says: "empty, as its checkpoint knows",
-    log: "",
-    known: "",
-    report: { ...SOUND, records: 0, bytes: 0, checksum: "matches", checkpointBytes: 0 },
-    isSound: true,
-  },
-  {
-    says: "plants, without a checkpoint",
-    log: A + B,
-    report: { ...SOUND, records: 2, bytes: 50 },
-    isSound: true,
-  },
-  {
-    says: "plants, as its checkpoint knows",
-    log: A + B,
-    known: A + B,
-    report: { ...SOUND, records: 2, bytes: 50, checksum: "matches", checkpointBytes: 50 },
-    isSound: true,
-  },
-  {
-    says: "longer than its checkpoint",
-    log: A + B,
-    known: A,
-    report: { ...SOUND, records: 2, bytes: 50, checksum: "matches", checkpointBytes: 20 },
-    isSound: true,
-  },
+  { says: "empty, without a checkpoint", log: "", report: { records: 0 } },
+  { says: "empty, as its checkpoint knows", log: "", known: "", report: { records: 0 } },
+  { says: "plants, without a checkpoint", log: A + B, report: { records: 2 } },
+  { says: "plants, as its checkpoint knows", log: A + B, known: A + B, report: { records: 2 } },
+  { says: "longer than its checkpoint", log: A + B, known: A, report: { records: 2 } },
   {
     says: "blank lines, CRLF and a byte order mark",
     log: `\ufeff\n${A.replace("\n", "\r\n")}  \n`,
-    report: { ...SOUND, records: 1, bytes: 28 },
-    isSound: true,
+    report: { records: 1 },
   },
-  {
-    says: "one plant twice",
-    log: A + B + A,
-    report: { ...SOUND, records: 3, bytes: 70, duplicates: 1 },
-    isSound: true,
-  },
-  {
-    says: "a torn tail",
-    log: `${A}{"id":2`,
-    known: A,
-    report: {
-      ...SOUND,
-      records: 1,
-      bytes: 20,
-      tornBytes: 7,
-      checksum: "matches",
-      checkpointBytes: 20,
-    },
-    isSound: true,
-  },
+  { says: "one plant twice", log: A + B + A, report: { records: 3, duplicates: 1 } },
+  { says: "a torn tail", log: `${A}{"id":2`, known: A, report: { records: 1, tornBytes: 7 } },
   {
     says: "lines that lost pages in a power cut, after its checkpoint",
     log: `${A}${LOST}${B}${LOST}`,
     known: A,
-    report: {
-      ...SOUND,
-      records: 2,
-      bytes: 50 + 2 * LOST.length,
-      mendable: 2,
-      checksum: "matches",
-      checkpointBytes: 20,
-    },
-    isSound: true,
+    report: { records: 2, mendable: 2 },
   },
   {
     says: "lost pages farther from its end than a batch",
     log: `${A}${LOST}${" ".repeat(2 ** 20)}\n${B}`,
-    report: { ...SOUND, records: 2, bytes: 51 + LOST.length + 2 ** 20, damaged: 1 },
-    isSound: false,
+    report: { records: 2, damaged: 1 },
   },
   {
     says: "lost pages that its checkpoint knew whole",
     log: A + LOST,
     known: A + LOST.replaceAll("\0", "x"),
-    report: {
-      ...SOUND,
-      records: 1,
-      bytes: 20 + LOST.length,
-      damaged: 1,
-      checksum: "differs",
-      checkpointBytes: 20 + LOST.length,
-    },
-    isSound: false,
+    report: { records: 1, damaged: 1, checksum: "differs" },
   },
   {
     says: "lost pages, and a line that cannot be read",
     log: `${LOST}x\n`,
-    report: { ...SOUND, records: 0, bytes: 2 + LOST.length, damaged: 1, mendable: 1 },
-    isSound: false,
+    report: { records: 0, damaged: 1, mendable: 1 },
   },
-  {
-    says: "an unreadable line",
-    log: `${A}x\n${B}`,
-    report: { ...SOUND, records: 2, bytes: 52, damaged: 1 },
-    isSound: false,
-  },
+  { says: "an unreadable line", log: `${A}x\n${B}`, report: { records: 2, damaged: 1 } },
   {
     says: "one id with two contents",
     log: `${A}{"id":1,"name":"b"}\n`,
-    report: { ...SOUND, records: 2, bytes: 40, damaged: 1 },
-    isSound: false,
+    report: { records: 2, damaged: 1 },
   },
   {
     says: "a letter that its checkpoint did not know",
     log: A.replace('"a"', '"c"') + B,
     known: A + B,
-    report: { ...SOUND, records: 2, bytes: 50, checksum: "differs", checkpointBytes: 50 },
-    isSound: false,
+    report: { records: 2, checksum: "differs" },
   },
   {
     says: "fewer plants than its checkpoint knows",
     log: A,
     known: A + B,
-    report: { ...SOUND, records: 1, bytes: 20, checksum: "shorter", checkpointBytes: 50 },
-    isSound: false,
+    report: { records: 1, checksum: "shorter" },
   },
   {
     says: "a torn tail within what its checkpoint knows",
     log: A + B.slice(0, 12),
     known: A + B,
-    report: {
-      ...SOUND,
-      records: 1,
-      bytes: 20,
-      tornBytes: 12,
-      checksum: "shorter",
-      checkpointBytes: 50,
-    },
-    isSound: false,
+    report: { records: 1, tornBytes: 12, checksum: "shorter" },
   },
   {
     says: "as long as its checkpoint knows, with another last byte",
     log: `${A}${B.trimEnd()} `,
     known: A + B,
-    report: {
-      ...SOUND,
-      records: 1,
-      bytes: 20,
-      tornBytes: 30,
-      checksum: "differs",
-      checkpointBytes: 50,
-    },
-    isSound: false,
+    report: { records: 1, tornBytes: 30, checksum: "differs" },
   },
   {
     says: "its last line feed lost, which its checkpoint knew",
     log: (A + B).trimEnd(),
     known: A + B,
-    report: {
-      ...SOUND,
-      records: 1,
-      bytes: 20,
-      tornBytes: 29,
-      checksum: "shorter",
-      checkpointBytes: 50,
-    },
-    isSound: false,
+    report: { records: 1, tornBytes: 29, checksum: "shorter" },
   },
 ];
 
-for (const { says, log, known, report, isSound: sound } of CASES) {
-  test(`verify reports as ${sound ? "sound" : "damaged"}, and leaves alone, a log: ${says}`, async (t) => {
+for (const { says, log, known, report } of CASES) {
+  const compared = { checksum: "matches", checkpointBytes: known?.length } as const;
+  const bytes = Buffer.byteLength(log) - (report.tornBytes ?? 0);
+  const expected = { ...SOUND, bytes, ...(known !== undefined && compared), ...report };
+  const isGood = expected.damaged === 0 && /none|matches/.test(expected.checksum);
+  test(`verify reports as ${isGood ? "sound" : "damaged"}, and leaves alone, a log: ${says}`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     if (known !== undefined) writeCheckpointOf(folder, known);
     const before = snapshot(folder);
     const found = await verifyLog(folder);
-    assert.deepEqual(found, report);
-    assert.equal(isSound(found), sound);
+    assert.deepEqual(found, expected);
+    assert.equal(isSound(found), isGood);
     assert.deepEqual(snapshot(folder), before);
     assert.deepEqual(openFilesIn(folder), []);
     assert.equal(readdirSync(folder).length, Object.keys(before).length, "no lock was taken");
