@@ -18,5 +18,5 @@ export const anyInt64: fc.Arbitrary<bigint> = fc.bigInt({ min: INT64_MIN, max: I
 
 export const anyPlant: fc.Arbitrary<NewPlant> = fc.record(
   { id: anyInt64, name: anyString, tag: anyString },
-  { requiredKeys: ["id", "name"] },
+  { requiredKeys: ["id", "name"], noNullPrototype: true },
 );
