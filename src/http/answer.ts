@@ -11,12 +11,19 @@
  * the reset can overtake the answer. So the server closes its side after the answer, and for a while
  * discards what the client still sends (RFC 9112 section 9.6).
  */
-import { type IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
 import type { Scope } from "../core/services.ts";
 import { encodeJsonString } from "../core/text.ts";
+import {
+  closeBy,
+  hasStopped,
+  ignoreFollowing,
+  resumeReading,
+  sendAsOneText,
+} from "./node-internals.ts";
 import { type Noted, nameRequest, peerOf, publishAnswer } from "./request-message.ts";
 
 export interface Reply {
@@ -138,6 +145,9 @@ export function replyHeaders(reply: Reply, requestId: string): Record<string, st
   return all;
 }
 
+/** A longer body is not worth the copies of it that a text takes. */
+const TEXT_MAX = 64 * 1024;
+
 /** Reading a rest of a body up to this length costs less than a new connection. */
 const DISCARD_BYTES_MAX = 64 * 1024;
 
@@ -175,13 +185,12 @@ export class Lingering {
 
   #discard(socket: Socket): void {
     const { totalMs, pauseMs, bytesMax } = this.#bounds;
-    const { server } = socket as { server?: { listening?: boolean } };
     let [bytes, ageMs, quietMs] = [0, 0, 0];
     const looking = setInterval(() => {
       ageMs += LINGER_LOOK_MS;
       quietMs += LINGER_LOOK_MS;
-      const hasStopped = server?.listening === false; // a server does not wait for such clients
-      if (hasStopped || ageMs >= totalMs || quietMs >= pauseMs) socket.destroy();
+      const isOver = ageMs >= totalMs || quietMs >= pauseMs;
+      if (isOver || hasStopped(socket)) socket.destroy(); // a server does not wait for such clients
     }, LINGER_LOOK_MS).unref();
     this.#sockets.add(socket);
     socket.once("close", () => {
@@ -196,8 +205,7 @@ export class Lingering {
       if (bytes > bytesMax) socket.destroy();
     });
     socket.resume();
-    // The parser may have read without the stream and paused; the stream believes that it reads.
-    socket._read(0);
+    resumeReading(socket);
   }
 }
 
@@ -246,12 +254,16 @@ export function answer(
 ): string | undefined {
   if (res.headersSent) return undefined; // the connection's own failure was reported first
   const rest = restBytes(req);
-  const isCutOff = rest > DISCARD_BYTES_MAX || (rest > 0 && isLastAnswer(res));
+  const isCutOff = rest > DISCARD_BYTES_MAX || (rest > 0 && isLastAnswer(res, req));
   if (closes || isCutOff) lingerAfterEnd({ req, res, lingering });
   const requestId = nameRequest(req);
-  if (!trySendWhole(res, reply, requestId)) {
-    res.writeHead(reply.status, replyHeaders(reply, requestId));
-    res.end(reply.body); // in one write with the head; Node discards a small rest by itself
+  const { status, headers, body, tag } = reply;
+  // A create, or the read of a plant: no other 200 has just these headers.
+  const isUsual = status === 200 && (tag !== undefined || headers === NO_HEADERS);
+  const isText = isUsual && body.length <= TEXT_MAX;
+  if (!isText || !sendAsOneText(res, reply, requestId, replyHeaders)) {
+    res.writeHead(status, replyHeaders(reply, requestId));
+    res.end(body); // in one write with the head; Node discards a small rest by itself
   }
   publishAnswer(reply, requestId, req);
   return requestId;
@@ -278,8 +290,8 @@ export function answerSocket(socket: Socket, reply: Reply, lingering: Lingering)
 }
 
 /**
- * Has the connection linger after the answer, and no request that follows carried out. Node calls
- * `destroySoon` after a last answer, which would reset a client that still sends.
+ * Has the connection linger after the answer, and no request that follows carried out: Node's own close
+ * would reset a client that still sends.
  */
 export function lingerAfterEnd({ req, res, lingering }: Exchange): void {
   // The socket of an HTTP/2 request is the session's, which has other streams.
@@ -288,34 +300,9 @@ export function lingerAfterEnd({ req, res, lingering }: Exchange): void {
   if (ignoreFollowing(req)) req.resume();
   const { socket } = req;
   if (typeof socket?.destroySoon !== "function") return; // Fastify's inject(), node-mocks-http
-  socket.destroySoon = () => lingering.close(socket);
+  closeBy(socket, () => lingering.close(socket));
   // Node forgets an answered request, but a reader of its body waits for a close.
   socket.once("close", () => req.destroy());
-}
-
-/** Has Node's parser drop the rest of a packet, which may hold two thousand requests. */
-const SKIP_PACKET = 2;
-
-/** Not documented: it takes each request whose head was parsed. */
-interface Parser {
-  onIncoming: (req: IncomingMessage & { upgrade: boolean }) => number;
-}
-
-/**
- * Has Node hand out no other request of this connection: it keeps some KiB of each until the
- * connection is closed, so a client could fill the memory.
- *
- * @returns false if the request comes from no parser.
- */
-export function ignoreFollowing(req: IncomingMessage): boolean {
-  const { parser } = (req.socket ?? {}) as { parser?: Parser | null };
-  if (parser === undefined || parser === null) return false;
-  parser.onIncoming = (next) => {
-    next.upgrade = false; // else Node hands the connection over
-    next.resume();
-    return SKIP_PACKET;
-  };
-  return true;
 }
 
 /**
@@ -334,97 +321,21 @@ export function closeAfter(res: ServerResponse | undefined): void {
   if (res?.headersSent === false) res.setHeader("Connection", "close");
 }
 
-/** Whether the connection closes after this answer. */
-export function isLastAnswer(res: ServerResponse | undefined): boolean {
-  return res !== undefined && (!res.shouldKeepAlive || res.getHeader("Connection") === "close");
+/**
+ * Whether the connection closes after this answer: the server or the client has decided so (RFC 9112 section
+ * 9.3).
+ */
+export function isLastAnswer(res: ServerResponse, { httpVersion, headers } = res.req): boolean {
+  const { connection = "" } = headers;
+  const isKept = httpVersion === "1.1" ? !CLOSE.test(connection) : KEEP_ALIVE.test(connection);
+  return !isKept || res.getHeader("Connection") === "close";
 }
+
+const CLOSE = /\bclose\b/i;
+const KEEP_ALIVE = /\bkeep-alive\b/i;
 
 /** Calls `then` when this answer, and with it every earlier one, is written. */
 export function afterAnswer(res: ServerResponse | undefined, then: () => void): void {
   if (res === undefined || res.writableFinished) then();
   else res.once("finish", then);
-}
-
-/** Members of Node's responses that it does not document. */
-interface Internals {
-  /** The text of the head, which leaves with the first piece of the body. */
-  _header: string | null | undefined;
-  readonly _keepAliveTimeout: number | undefined;
-  readonly _maxRequestsPerSocket: number | null | undefined;
-  readonly _removedConnection: boolean;
-  /** The client waits for a 100; Node closes after an answer without one. */
-  readonly _expect_continue: boolean;
-  readonly _sent100: boolean;
-}
-
-const { writeHead, end } = ServerResponse.prototype;
-/** Whether both are Node's own, by what they call: a monitor may have wrapped them. */
-const ARE_NODES = /\b_storeHeader\b/.test(`${writeHead}`) && /\b_send\b/.test(`${end}`);
-
-/** Splits a head around the length of its body, the id of its request, and the tag of a plant. */
-const AROUND_VALUES =
-  /^(.*\r\nContent-Length: )\d+(\r\n.*\r\nX-Request-Id: )[^\r]*(?:(\r\nETag: )[^\r]*)?(\r\n.*)$/s;
-
-/** A longer body is not worth the copies of it that a text takes. */
-const WHOLE_MAX = 64 * 1024;
-
-const UNKNOWN = { second: 0, keepAliveMs: 0, parts: [] as readonly string[] };
-/** The heads that Node made last, split. */
-const lastHeads = { create: UNKNOWN, read: UNKNOWN };
-
-/**
- * Sends the answer to a create or to the read of a plant as one text. Node checks and joins header by
- * header, which takes a tenth of a create.
- *
- * Invariant: byte for byte the answer that Node sends. The head is a copy of one that Node made in this
- * second, with other values. Node sends every other answer, and all answers of a response whose methods
- * were wrapped, by middleware or by a monitor of all responses.
- *
- * @returns false, with nothing sent, if Node has to send this answer.
- */
-export function trySendWhole(res: ServerResponse, reply: Reply, requestId: string): boolean {
-  const { body, tag = "" } = reply;
-  const kind = tag === "" ? "create" : "read";
-  if (reply.status !== 200 || !isPlain(res)) return false;
-  if (kind === "create" && reply.headers !== NO_HEADERS) return false;
-  if (body.length > WHOLE_MAX) return false;
-  const text = inLatin1(body);
-  const internals = res as unknown as Internals;
-  const { _keepAliveTimeout: keepAliveMs = 0 } = internals;
-  const second = Math.floor(Date.now() / 1000);
-  if (second !== lastHeads[kind].second || keepAliveMs !== lastHeads[kind].keepAliveMs) {
-    res.writeHead(200, replyHeaders(reply, requestId));
-    const parts = AROUND_VALUES.exec(internals._header ?? "")?.slice(1);
-    if (parts === undefined) {
-      res.end(body);
-      return true;
-    }
-    lastHeads[kind] = { second, keepAliveMs, parts };
-  }
-  res.statusCode = 200;
-  res.statusMessage = "OK";
-  const [start, middle, beforeTag = "", ending] = lastHeads[kind].parts;
-  const values = `${text.length}${middle}${requestId}${beforeTag}${tag}`;
-  const head = `${start}${values}${ending}`;
-  internals._header = `${head}${text}`;
-  res.end();
-  internals._header = head; // the response stays until the next request: not the body, too
-  return true;
-}
-
-/** The bytes of a body as text that leaves as these bytes, because Node writes a head as Latin-1. */
-function inLatin1(body: Reply["body"]): string {
-  if (typeof body === "string" && Buffer.byteLength(body) === body.length) return body;
-  return (Buffer.isBuffer(body) ? body : Buffer.from(body as string)).toString("latin1");
-}
-
-/** Whether a response is as Node made it for a request other than HEAD on a connection that stays open. */
-function isPlain(res: ServerResponse): boolean {
-  if (!ARE_NODES || res.writeHead !== writeHead || res.end !== end) return false;
-  if (res.req.method === "HEAD" || !res.shouldKeepAlive || !res.sendDate) return false;
-  if (res.statusMessage || res.getHeaderNames().length > 0) return false;
-  const internals = res as unknown as Internals;
-  if (internals._header !== null || internals._removedConnection) return false;
-  if (internals._expect_continue && !internals._sent100) return false;
-  return Number(internals._keepAliveTimeout) > 0 && !internals._maxRequestsPerSocket;
 }

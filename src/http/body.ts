@@ -3,20 +3,18 @@
  * JSON.
  *
  * Bodies of creates, requests under way, requests that wait on their connections and answers to reads
- * borrow from a budget of their own each, until the system has the answer. A body is read within the
- * limits, from the stream of the request or, in our own server, from the HTTP parser itself, and borrows
- * as it grows.
+ * borrow from a budget of their own each, until the system has the answer. A body is collected within the
+ * limits, and borrows as it grows.
  *
  * Invariant: no client keeps another one out. A client is the name of a token, or all requests without one.
  */
-import { IncomingMessage, type ServerResponse } from "node:http";
-import { setImmediate } from "node:timers/promises";
+
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { isUint8Array } from "node:util/types";
 import { PlantStoreError } from "../core/errors.ts";
-import { Gate } from "../core/gate.ts";
+import type { Gate } from "../core/gate.ts";
 import { assertNumber, type NumberOptionName, type Numbers } from "../core/options.ts";
 import { defaultBudget } from "../memory.ts";
-import { NOTED, type Noted } from "./request-message.ts";
 
 /** The client of all requests without a good token. */
 export const NO_TOKEN = "";
@@ -332,99 +330,4 @@ export class BodyCollector {
     this.#body = NOTHING; // a request lives on until it is answered, and longer
     this.#onEnd(body, failure);
   }
-}
-
-export function collectBody(req: IncomingMessage, collector: BodyCollector): void {
-  if (req instanceof DirectRequest && req.collect(collector)) return;
-  if (req.destroyed) {
-    collector.leave();
-    return;
-  }
-  // The listeners stay: a collector that is done ignores them.
-  req
-    .on("data", (chunk: unknown) => collector.add(chunk))
-    .on("end", () => collector.end())
-    .on("close", () => collector.leave())
-    .on("error", () => {}); // "close" follows
-  // "data" alone does not undo a pause() of other code; a stand-in of node-mocks-http cannot pause.
-  req.resume?.();
-}
-
-/** Each takes a microsecond or two, and a packet may hold 11,000 chunks of one byte. */
-const PIECES_MAX = 1000;
-/** Bodies in many small pieces are read one after the other, a packet in a turn of the event loop. */
-const piecemeal = new Gate(1);
-
-/**
- * A request whose body the HTTP parser hands to a collector, without a stream in between, which makes a
- * tenth more creates. Node documents neither that its parser calls `push` nor what it asks a request
- * afterwards, so only tested versions of it use this class.
- *
- * It is a stream like any other until a collector is attached, and again when the collector wants no
- * more, so refusals read or discard a rest as usual. In between nothing is buffered.
- */
-export class DirectRequest extends IncomingMessage {
-  /** Receives the body, or has received it; so the head was judged. */
-  collector: BodyCollector | undefined;
-  #pieces = 0;
-  /** Of http/request-message. */
-  [NOTED]: Noted | undefined = undefined;
-
-  /** Feeds a collector; returns false, and does nothing, if some of the body has arrived before. */
-  collect(collector: BodyCollector): boolean {
-    if (this.complete || this.readableLength > 0 || this.destroyed) return false;
-    this.collector = collector;
-    return true;
-  }
-
-  /** All of the body went to a collector. */
-  get #isCollected(): boolean {
-    return this.complete && this.collector !== undefined;
-  }
-
-  /** Called by Node's parser with each piece of a body, and with null after the last. */
-  override push(chunk: Buffer | null): boolean {
-    const { collector } = this;
-    if (collector === undefined) return super.push(chunk);
-    if (chunk === null) collector.end();
-    else {
-      collector.add(chunk);
-      if (collector.isDone) this.collector = undefined;
-      if (++this.#pieces === PIECES_MAX) void this.#rest(collector.lease.client);
-    }
-    return true;
-  }
-
-  /** Has the rest of the body wait for its turn. */
-  async #rest(client: string): Promise<void> {
-    this.socket.pause();
-    await piecemeal.pass(setImmediate, client);
-    this.#pieces = 0;
-    this.socket.resume();
-  }
-
-  /** Called by Node on a request that was answered, to discard a body that nobody read. */
-  override resume(): this {
-    return this.#isCollected ? this : super.resume();
-  }
-
-  /** Node keeps a request until this is true. */
-  // @ts-expect-error The types call the accessor a property.
-  override get readableEnded(): boolean {
-    // @ts-expect-error The same.
-    return this.#isCollected || super.readableEnded;
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.collector?.leave();
-    super._destroy(error, done);
-  }
-}
-
-/** The newest major version of Node that the tests run on. */
-const TESTED_NODE_MAX = 26;
-
-/** Whether this runtime is known to hand bodies to `DirectRequest`. */
-export function isDirectSafe({ node, deno, bun } = process.versions): boolean {
-  return deno === undefined && bun === undefined && Number.parseInt(node, 10) <= TESTED_NODE_MAX;
 }

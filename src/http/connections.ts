@@ -12,10 +12,11 @@ import type { Socket } from "node:net";
 import tls from "node:tls";
 import type { PlantStoreError } from "../core/errors.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
-import { afterAnswer, closeAfter, ignoreFollowing, isLastAnswer } from "./answer.ts";
-import { Budget, DirectRequest, heldBytes, Lease, NO_TOKEN, overloaded } from "./body.ts";
+import { afterAnswer, closeAfter, isLastAnswer } from "./answer.ts";
+import { Budget, heldBytes, Lease, NO_TOKEN, overloaded } from "./body.ts";
 import { describeParserFault, findFramingFault } from "./head.ts";
 import type { Listener } from "./listener.ts";
+import { advertiseIdleTime, DirectRequest, ignoreFollowing } from "./node-internals.ts";
 
 /** How long nothing may move between two requests, and before the first or while an answer is due. */
 type Limits = Readonly<{ idleMs: number; stallMs: number; unansweredMax: number }>;
@@ -46,7 +47,14 @@ type Handler = Pick<Listener, "handle" | "refuse" | "refuseBytes" | "lingering">
   Partial<Pick<Listener, "clientOn">>;
 
 /** The headers that an answer needs once the head of its request was judged. */
-const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-encoding", "expect"];
+const KEPT_HEADERS = [
+  "connection",
+  "origin",
+  "x-request-id",
+  "content-length",
+  "transfer-encoding",
+  "expect",
+];
 
 /**
  * Between two looks during a drain. A connection that owes no answer closes at the first look that
@@ -124,12 +132,13 @@ export class Connections {
     const { socket } = req;
     const connection = this.#connections.get(socket);
     if (connection === undefined) return;
-    if (connection.isFlooded) {
+    if (!connection.isBroken && connection.isFlooded) {
       connection.isBroken = true;
       afterAnswer(connection.res, () => this.#handler.lingering.close(socket));
     }
+    const { res: last } = connection;
     const hasLeft = connection.unanswered > 0 && socket.errored;
-    if (connection.isBroken || hasLeft || isLastAnswer(connection.res)) {
+    if (connection.isBroken || hasLeft || (last !== undefined && isLastAnswer(last))) {
       ignoreFollowing(req);
       req.resume();
       return;
@@ -152,7 +161,7 @@ export class Connections {
     const { res } = connection;
     if (fault === undefined || !socket.writable) socket.destroy();
     else if (res?.req.complete === false) this.#refuseBody(res, fault);
-    else if (!isLastAnswer(res)) {
+    else if (res === undefined || !isLastAnswer(res)) {
       const { rawPacket } = cause as { rawPacket?: Buffer };
       this.#handler.refuseBytes(socket, fault, res, rawPacket);
     }
@@ -253,8 +262,7 @@ export class Connection {
     const hasRoom = this.unanswered === 0 || this.#wait(heldBytes(res.req));
     this.res = res;
     this.unanswered++;
-    // Not documented: the time that Node advertises in the answer.
-    (res as unknown as { _keepAliveTimeout: number })._keepAliveTimeout = this.#limits.idleMs;
+    advertiseIdleTime(res, this.#limits.idleMs);
     res.on("close", this.#noteAnswered);
     this.#stopTimer();
     return hasRoom;
@@ -315,8 +323,8 @@ export class Connection {
     this.#lookedBytes = bytesRead;
     const req = this.res?.req;
     const isIdle = req !== undefined && this.unanswered === 0;
-    const isCollecting = req instanceof DirectRequest && req.collector !== undefined;
-    if (isStill && (isIdle || isCollecting)) dropHeaders(req);
+    const isJudged = req?.readableFlowing || (req instanceof DirectRequest && req.collector);
+    if (isStill && req !== undefined && (isIdle || isJudged)) dropHeaders(req);
     const { idleMs, stallMs } = this.#limits;
     const limitMs = isIdle ? idleMs + IDLE_MARGIN_MS : stallMs;
     const wantedMs = isStill ? limitMs : 0;

@@ -15,13 +15,13 @@ import {
   afterSent,
   BodyCollector,
   Budget,
-  collectBody,
   Lease,
   overloaded,
   requireBody,
   weightOf,
 } from "./body.ts";
 import { type Authenticator, requireJson } from "./head.ts";
+import { collectBody } from "./node-internals.ts";
 
 /** A longer body may take 40 ms a MiB: other requests come in between. */
 const LONG_BYTES = 32 * 1024;

@@ -27,7 +27,6 @@ import {
   closeAfter,
   type Exchange,
   errorReply,
-  ignoreFollowing,
   Lingering,
   type OnError,
   type Reply,
@@ -35,6 +34,7 @@ import {
 } from "./answer.ts";
 import { Creates } from "./creates.ts";
 import { Authenticator, findLengthFault, insufficientScope, requireExpectation } from "./head.ts";
+import { ignoreFollowing, probe } from "./node-internals.ts";
 import { Reads } from "./reads.ts";
 import { noteArrival, pathOf } from "./request-message.ts";
 
@@ -122,6 +122,7 @@ export class Listener {
     this.#onError = onError;
     this.#trusted = options.trustedProxies;
     if (this.#trusted !== undefined) assertMethods("trustedProxies", this.#trusted, ["check"]);
+    probe();
     this.#creates = new Creates(plants, this.#authenticator, options);
     this.#reads = new Reads(plants, this.#authenticator, options.readBytesMax, this.#creates);
   }

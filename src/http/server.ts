@@ -9,7 +9,7 @@
 import { constants, createPrivateKey, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import http, { IncomingMessage, type Server } from "node:http";
+import http, { type IncomingMessage, type Server } from "node:http";
 import https from "node:https";
 import net, { type AddressInfo, type Socket } from "node:net";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
@@ -30,10 +30,11 @@ import {
 import { formatHostPort } from "../core/text.ts";
 import { memoryLeft } from "../memory.ts";
 import { encodeReply, errorReply } from "./answer.ts";
-import { Budget, DirectRequest, isDirectSafe, Lease, NO_TOKEN } from "./body.ts";
+import { Budget, Lease, NO_TOKEN } from "./body.ts";
 import { CONNECTION_CHECK_MS, Connections, DRAIN_LOOK_MS } from "./connections.ts";
 import { NODE_HEADERS_MAX } from "./head.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
+import { allowHalfOpen, serverSettings, socketUnder } from "./node-internals.ts";
 import { nameRequest, peerOf, publishAnswer } from "./request-message.ts";
 
 export interface ServerOptions extends ListenerOptions, ListenOptions {
@@ -176,11 +177,10 @@ export function createServer(
   const { tls } = options;
   const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
   const settings = {
-    IncomingMessage: isDirectSafe() ? DirectRequest : IncomingMessage,
+    ...serverSettings(readNumber(options, "keepAliveTimeoutMs")),
     maxHeaderSize: readNumber(options, "headerBytesMax"),
     headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
-    keepAliveTimeout: 0, // http/connections times connections
     connectionsCheckingInterval: options.connectionCheckIntervalMs ?? CONNECTION_CHECK_MS,
     // NODE_OPTIONS=--insecure-http-parser would let one request be read as two.
     insecureHTTPParser: false,
@@ -191,9 +191,7 @@ export function createServer(
   if (tls !== undefined) watchHandshakes(server, connections.handshakes);
   limitConnections(server, options, connections.handshakes, clientOn);
   server.maxHeadersCount = NODE_HEADERS_MAX;
-  // A client may close its side after its last request and wait for the answer (RFC 9112 section
-  // 9.6). Node does not document the switch.
-  Object.assign(server, { httpAllowHalfOpen: true });
+  allowHalfOpen(server);
   server.on("listening", () => {
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
   });
@@ -351,8 +349,9 @@ function limitConnections(
     });
     while (!hasRoom()) makeRoom();
   });
-  server.on("secureConnection", (socket: TlsSocket) => {
-    if (strangers.has(socket._parent)) strangers.set(socket._parent, socket); // in its old place
+  server.on("secureConnection", (socket: Socket) => {
+    const under = socketUnder(socket) as Socket;
+    if (strangers.has(under)) strangers.set(under, socket); // in its old place
   });
   if (clientOn !== undefined) return;
   server.on("request", ({ socket }: IncomingMessage) => {
@@ -414,23 +413,24 @@ export function watchHandshakes(server: Server, sockets: Set<Socket>): void {
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
   });
-  // Not documented: the connection under TLS, which has no address if it is a unix socket.
-  server.on("secureConnection", ({ _parent }: TlsSocket) => sockets.delete(_parent));
-  server.on("tlsClientError", ({ code }: NodeJS.ErrnoException, socket: TlsSocket) => {
-    if (code === "ERR_SSL_HTTP_REQUEST") answerPlainHttp(socket);
+  server.on("secureConnection", (socket: Socket) => {
+    const under = socketUnder(socket);
+    if (under === undefined)
+      sockets.clear(); // it is not known which
+    else sockets.delete(under);
+  });
+  server.on("tlsClientError", ({ code }: NodeJS.ErrnoException, socket: Socket) => {
+    const under = socketUnder(socket);
+    if (code === "ERR_SSL_HTTP_REQUEST" && under !== undefined) answerPlainHttp(socket, under);
     else socket.destroy();
   });
 }
 
-interface TlsSocket extends Socket {
-  readonly _parent: Socket;
-}
-
 /** Answers a client that does not speak TLS, on the connection under it, and closes both. */
-function answerPlainHttp(socket: TlsSocket): void {
+function answerPlainHttp(socket: Socket, under: Socket): void {
   const message = "HTTP: expected HTTPS on this port, got plain HTTP; use https://";
   const reply = errorReply(new PlantStoreError("bad_request", message));
   const requestId = nameRequest();
-  socket._parent.end(encodeReply(reply, requestId), () => socket.destroy());
-  publishAnswer({ ...reply, client: peerOf(socket._parent) }, requestId);
+  under.end(encodeReply(reply, requestId), () => socket.destroy());
+  publishAnswer({ ...reply, client: peerOf(under) }, requestId);
 }

@@ -8,8 +8,8 @@ import { countWalks, filesOf, type Walk } from "./walks.ts";
  * read, and 75 and 18 for a revocation with its refusal.
  */
 const MOST: Readonly<Record<Walk, { readonly functions: number; readonly files: number }>> = {
-  create: { functions: 116, files: 21 },
-  read: { functions: 85, files: 18 },
+  create: { functions: 116, files: 22 },
+  read: { functions: 85, files: 19 },
   revocation: { functions: 82, files: 16 },
 };
 

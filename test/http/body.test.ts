@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
-import { BodyCollector, isDirectSafe } from "../../src/http/body.ts";
+import { BodyCollector } from "../../src/http/body.ts";
 
 /** A collector, its results, and how many bytes it was lent. */
 function collect(bytesMax: number, declared = 0, lentMax = Number.POSITIVE_INFINITY) {
@@ -106,17 +106,4 @@ test("a body in pieces of one byte takes about as much memory as its length", ()
     results[0]?.body,
     Buffer.from(Array.from({ length: size }, (_, at) => at % 251)),
   );
-});
-
-test("only versions of Node that the tests run on take bodies from the parser", () => {
-  assert.equal(isDirectSafe(), true);
-  for (const [versions, isSafe] of [
-    [{ node: "20.19.0" }, true],
-    [{ node: "26.1.0" }, true],
-    [{ node: "27.0.0" }, false],
-    [{ node: "24.0.0", deno: "2.5.0" }, false],
-    [{ node: "24.3.0", bun: "1.3.0" }, false],
-  ] as const) {
-    assert.equal(isDirectSafe(versions as NodeJS.ProcessVersions), isSafe);
-  }
 });

@@ -97,8 +97,8 @@ const SET: readonly [what: string, touch: Touch, headers: Headers, status: numbe
     { Authorization: undefined, ["__proto__"]: "x" },
     200,
   ],
-  ["hands over no raw headers", (req) => Object.assign(req, { rawHeaders: [] }), {}, 200],
-  ["knows no raw headers", (req) => Object.assign(req, { rawHeaders: undefined }), {}, 200],
+  ["hands over no raw headers", (req) => setRawHeaders(req, []), {}, 200],
+  ["knows no raw headers", (req) => setRawHeaders(req, undefined), {}, 200],
   [
     "sets two Authorizations",
     (req, token) => {
@@ -109,6 +109,11 @@ const SET: readonly [what: string, touch: Touch, headers: Headers, status: numbe
     401,
   ],
 ];
+
+/** Node makes the headers of the raw ones when they are read first. */
+function setRawHeaders(req: IncomingMessage, rawHeaders: string[] | undefined): void {
+  Object.assign(req, { headers: req.headers, rawHeaders });
+}
 
 for (const [what, touch, headers, status] of SET) {
   test(`if other code ${what}, the answer is ${status}`, async (t) => {

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { createServer, ServerResponse } from "node:http";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
-import { okReply, trySendWhole } from "../../src/http/answer.ts";
+import { answer, Lingering, okReply, replyHeaders } from "../../src/http/answer.ts";
+import { sendAsOneText } from "../../src/http/node-internals.ts";
 import { plantReply } from "../../src/http/reads.ts";
 import { createRequestListener, createToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
@@ -159,7 +160,7 @@ test("a response that stays on its connection does not keep its body", async (t)
   const body = "x".repeat(60_000);
   const { url } = await serve(t, (_req, res) => {
     // Twice: Node makes the first head, and the next one is a copy of it.
-    assert.equal(trySendWhole(res, okReply(body), "one"), true);
+    assert.equal(sendAsOneText(res, okReply(body), "one", replyHeaders), true);
     held.push(res);
   });
   for (let sent = 0; sent < 2; sent++) assert.equal((await fetch(url)).status, 200);
@@ -192,30 +193,29 @@ test("the head is made again each second, and for a server with another keep-ali
 for (const name of ["writeHead", "end"] as const) {
   test(`if ${name} of every response was wrapped before, Node writes the answers`, async (t) => {
     t.mock.method(ServerResponse.prototype, name);
-    const loaded = `../../src/http/answer.ts?${name}`;
-    const { trySendWhole: tryLate } = (await import(loaded)) as {
-      trySendWhole: typeof trySendWhole;
-    };
+    const { sendAsOneText: sendLate } = await import(`../../src/http/node-internals.ts?${name}`);
     const { url } = await serve(t, (_, res) => {
-      if (!tryLate(res, okReply("{}"), "one")) res.end("Node's");
+      if (!sendLate(res, okReply("{}"), "one", replyHeaders)) res.end("Node's");
     });
     assert.equal(await (await fetch(url, { method: "POST" })).text(), "Node's");
   });
 }
 
-for (const [what, method, reply, answered] of [
-  ["a plain 200 to a POST", "POST", okReply('{"a":1}'), "ours"],
-  ["one with a header of its own", "POST", okReply("{}", { ETag: "1" }), "Node's"],
-  ["one to a GET", "GET", okReply('{"a":1}'), "ours"],
-  ["a plant", "GET", plantReply('{"id":1}'), "ours"],
-  ["one with another status", "POST", { ...okReply("{}"), status: 202 }, "Node's"],
+for (const [what, method, reply, isOurs] of [
+  ["a plain 200 to a POST", "POST", okReply('{"a":1}'), true],
+  ["one with a header of its own", "POST", okReply("{}", { ETag: "1" }), false],
+  ["one to a GET", "GET", okReply('{"a":1}'), true],
+  ["a plant", "GET", plantReply('{"id":1}'), true],
+  ["one with another status", "POST", { ...okReply("{}"), status: 202 }, false],
 ] as const) {
-  test(`${what} is answered by ${answered === "ours" ? "us" : "Node"}`, async (t) => {
-    const { url } = await serve(t, (_, res) => {
-      if (!trySendWhole(res, reply, "one")) res.end("Node's");
-    });
-    const response = await fetch(url, { method });
-    assert.equal(await response.text(), answered === "ours" ? reply.body : answered);
+  test(`${what} is answered by ${isOurs ? "us" : "Node"}`, async (t) => {
+    const lingering = new Lingering();
+    const { url } = await serve(t, (req, res) => answer({ req, res, lingering }, reply));
+    const takeHeads = watchHeads(t);
+    await fetch(url, { method }); // Node makes the first head
+    takeHeads();
+    assert.equal(await (await fetch(url, { method })).text(), reply.body);
+    assert.equal(takeHeads().length, isOurs ? 0 : 1);
   });
 }
 
