@@ -96,10 +96,11 @@ export function okReply(body: Reply["body"], headers = NO_HEADERS): Reply {
   return { status: 200, headers, body };
 }
 
-/** The answer to a failure, whatever was thrown. */
+/** The answer to a failure: a failure without a code of its own has no message for the client either. */
 export function errorReply(cause: unknown): Reply {
-  const { code, message } = isRequestError(cause) ? cause : INTERNAL;
-  const { status, error, headers = NO_HEADERS } = FAILURES[code];
+  const isKnown = cause instanceof PlantStoreError && Object.hasOwn(FAILURES, cause.code);
+  const { code, message } = isKnown ? cause : INTERNAL;
+  const { status, error, headers = NO_HEADERS } = FAILURES[code as RequestErrorCode];
   const body = `{"error":${error},"message":${encodeJsonString(message)}}`;
   return { status, headers, body, error };
 }
@@ -108,13 +109,6 @@ const INTERNAL = {
   code: "internal",
   message: "internal server error; the reason is in the server's log",
 } as const;
-
-type RequestError = PlantStoreError & { code: RequestErrorCode };
-
-/** Whether a failure has a code of its own, and so a message for the client. */
-function isRequestError(cause: unknown): cause is RequestError {
-  return cause instanceof PlantStoreError && Object.hasOwn(FAILURES, cause.code);
-}
 
 /** A whole answer as text, for a connection without a response; the connection closes. */
 export function encodeReply(reply: Reply, requestId: string): string {
@@ -234,7 +228,7 @@ export function reportFault(
   error: unknown,
   requestId: string | undefined,
 ): void {
-  if (!isRequestError(error) || error.code !== "read_failed") {
+  if (!(error instanceof PlantStoreError) || error.code !== "read_failed") {
     publishWarning(message, error, requestId);
   }
   // Later: what it throws is not a failure of this request.
@@ -253,7 +247,7 @@ export function answer(
   closes = false,
 ): string | undefined {
   if (res.headersSent) return undefined; // the connection's own failure was reported first
-  const rest = restBytes(req);
+  const rest = req.complete === false ? restBytes(req) : 0; // a stand-in has no such member
   const isCutOff = rest > DISCARD_BYTES_MAX || (rest > 0 && isLastAnswer(res, req));
   if (closes || isCutOff) lingerAfterEnd({ req, res, lingering });
   const requestId = nameRequest(req);
@@ -271,10 +265,9 @@ export function answer(
 
 /** Answers with a failure, and warns if it has no code of its own. */
 export function answerFailure(exchange: Exchange, error: unknown): void {
-  const requestId = answer(exchange, errorReply(error));
-  if (!isRequestError(error) || error.code === "internal") {
-    reportFault(exchange, "Cannot answer a request", error, requestId);
-  }
+  const reply = errorReply(error);
+  const requestId = answer(exchange, reply);
+  if (reply.status === 500) reportFault(exchange, "Cannot answer a request", error, requestId);
 }
 
 /** Publishes that a request broke off (`cut`), unless it was answered before. */
@@ -305,13 +298,10 @@ export function lingerAfterEnd({ req, res, lingering }: Exchange): void {
   socket.once("close", () => req.destroy());
 }
 
-/**
- * How many bytes of the body the client may still send. A request without a body is not `complete`
- * either until Node has gone on, and a stand-in for a request has no such member.
- */
-function restBytes({ complete, headers }: IncomingMessage): number {
+/** How many bytes of the body the client may still send; also 0 for a request without one. */
+function restBytes({ headers }: IncomingMessage): number {
   const { "content-length": length = "0", "transfer-encoding": coding, expect } = headers;
-  if (complete !== false || (coding === undefined && Number(length) === 0)) return 0;
+  if (coding === undefined && Number(length) === 0) return 0;
   // A client that waits for 100 Continue may or may not send the body after an error.
   return coding === undefined && expect === undefined ? Number(length) : Number.POSITIVE_INFINITY;
 }

@@ -21,9 +21,9 @@ export const NO_TOKEN = "";
 
 export class Budget {
   readonly max: number;
-  #lent = 0;
-  /** How much of it each client holds that holds any. */
-  readonly #shares = new Map<string, { lent: number }>();
+  lent = 0;
+  /** What each client holds that holds any. */
+  readonly shares = new Map<string, number>();
 
   /** @param max by default by the memory there is. */
   constructor(max = defaultBudget()) {
@@ -41,24 +41,6 @@ export class Budget {
     assertNumber(name, max);
     return new Budget(max);
   }
-
-  /**
-   * Lends more to a client if it then holds no more than what stays free. So one client alone gets half
-   * of the budget, two that want all get a third each, and another one always finds room.
-   *
-   * @param amount a negative one is given back.
-   * @returns false, and lends nothing, if there is no room.
-   */
-  take(client: string, amount: number): boolean {
-    const share = this.#shares.get(client) ?? { lent: 0 };
-    const lent = this.#lent + amount;
-    if (amount > 0 && share.lent + amount > this.max - lent) return false;
-    this.#lent = lent;
-    if (share.lent === 0) this.#shares.set(client, share);
-    share.lent += amount;
-    if (share.lent === 0) this.#shares.delete(client);
-    return true;
-  }
 }
 
 /** What one borrower holds of a budget. */
@@ -73,15 +55,21 @@ export class Lease {
   }
 
   /**
-   * Sets how much is held from now on; 0 gives all of it back. More than half of the budget counts as half: such a need finds room
-   * only while nothing else is lent, and leaves some to others.
+   * Sets how much is held from now on; 0 gives all of it back. More is lent to a client that then holds no
+   * more than what stays free. So one client alone gets half of the budget, two that want all get a third
+   * each, and another one always finds room. More than half of the budget counts as half.
    *
    * @returns false, and changes nothing, if there is no room.
    */
   hold(amount: number): boolean {
-    const counted = Math.min(amount, this.#budget.max / 2);
-    if (!this.#budget.take(this.client, counted - this.#amount)) return false;
-    this.#amount = counted;
+    const budget = this.#budget;
+    const more = Math.min(amount, budget.max / 2) - this.#amount;
+    const share = (budget.shares.get(this.client) ?? 0) + more;
+    if (more > 0 && share > budget.max - budget.lent - more) return false;
+    budget.lent += more;
+    if (share === 0) budget.shares.delete(this.client);
+    else budget.shares.set(this.client, share);
+    this.#amount += more;
     return true;
   }
 }
@@ -123,26 +111,6 @@ function hasLeft({ httpVersionMajor }: IncomingMessage, res: ServerResponse): bo
   return res.writableEnded && httpVersionMajor === 1 && res.socket?.writableLength === 0;
 }
 
-/** Memory of a request and its response in Node and this server, without headers (measured). */
-const REQUEST_BYTES = 6 * 1024;
-/** Memory of one header, without its characters. */
-const HEADER_BYTES = 128;
-
-/** About how many bytes a request holds until it is answered, without its body. */
-export function heldBytes({ rawHeaders = [], url = "" }: IncomingMessage): number {
-  let characters = url.length;
-  for (const text of rawHeaders) characters += text.length;
-  return REQUEST_BYTES + (HEADER_BYTES / 2) * rawHeaders.length + characters;
-}
-
-/** An ordinary request; one with a head of 16 KiB counts as four. */
-const WEIGHT_BYTES = 8 * 1024;
-
-/** For how many requests one counts while it is under way. */
-export function weightOf(req: IncomingMessage): number {
-  return Math.max(1, Math.round(heldBytes(req) / WEIGHT_BYTES));
-}
-
 /**
  * The bytes that the answer to one read holds, from the first look into the store until the system has it
  * or its client has left. A refused answer returns all of them at once, so of several reads that do not
@@ -154,7 +122,7 @@ export class ReadLease {
   readonly #res: ServerResponse;
   readonly #bytesMin: number;
   #isOver = false;
-  #onOver: () => void = () => {};
+  #onOver: (() => void) | undefined;
 
   /**
    * Call `endWhenSent` in any case.
@@ -180,7 +148,7 @@ export class ReadLease {
     afterSent(this.#req, this.#res, () => {
       this.#isOver = true;
       this.#lease.hold(0);
-      this.#onOver();
+      this.#onOver?.();
     });
   }
 
@@ -284,12 +252,11 @@ export class BodyCollector {
   /** @param chunk bytes; anything else ends the body with the failure `internal`. */
   add(chunk: unknown): void {
     if (this.isDone) return;
-    if (!isUint8Array(chunk)) this.#end(undefined, touchedBody());
-    else if (this.#size + chunk.length > this.#bytesMax) {
-      this.#end(undefined, tooLarge(this.#bytesMax));
-      // Deno's is no Buffer, and as text it would be a list of numbers.
-    } else if (!this.#append(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk))) {
-      this.#end(undefined, overloaded());
+    if (!isUint8Array(chunk)) this.end(touchedBody());
+    else if (this.#size + chunk.length > this.#bytesMax) this.end(tooLarge(this.#bytesMax));
+    // Deno's is no Buffer, and as text it would be a list of numbers.
+    else if (!this.#append(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk))) {
+      this.end(overloaded());
     }
   }
 
@@ -315,19 +282,20 @@ export class BodyCollector {
     return true;
   }
 
-  end(): void {
-    const body = this.#body;
-    if (!this.isDone) this.#end(body.length === this.#size ? body : body.subarray(0, this.#size));
+  /** All of the body has arrived, or it failed. */
+  end(failure?: PlantStoreError): void {
+    if (this.isDone) return;
+    const body = this.#body.length === this.#size ? this.#body : this.#body.subarray(0, this.#size);
+    this.isDone = true;
+    this.#body = NOTHING; // a request lives on until it is answered, and longer
+    this.#onEnd(failure === undefined ? body : undefined, failure);
   }
 
   /** The client has left. */
   leave(): void {
-    if (!this.isDone) this.#end();
-  }
-
-  #end(body?: Buffer, failure?: PlantStoreError): void {
+    if (this.isDone) return;
     this.isDone = true;
-    this.#body = NOTHING; // a request lives on until it is answered, and longer
-    this.#onEnd(body, failure);
+    this.#body = NOTHING;
+    this.#onEnd(undefined);
   }
 }

@@ -13,8 +13,8 @@ import tls from "node:tls";
 import type { PlantStoreError } from "../core/errors.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
 import { afterAnswer, closeAfter, isLastAnswer } from "./answer.ts";
-import { Budget, heldBytes, Lease, NO_TOKEN, overloaded } from "./body.ts";
-import { describeParserFault, findFramingFault } from "./head.ts";
+import { Budget, Lease, NO_TOKEN, overloaded } from "./body.ts";
+import { describeParserFault, readHead } from "./head.ts";
 import type { Listener } from "./listener.ts";
 import { advertiseIdleTime, DirectRequest, ignoreFollowing } from "./node-internals.ts";
 
@@ -64,6 +64,9 @@ export const DRAIN_LOOK_MS = 100;
 /** A client may take 2 s during a drain to finish a request head. */
 const DRAIN_LOOKS = 20;
 
+/** The statuses of answers that need no good token: to a bad one, and to a preflight. */
+const TOKENLESS: ReadonlySet<number | undefined> = new Set([401, 204]);
+
 /** All connections of a server: what a mounted listener leaves to the server around it. */
 export class Connections {
   /** The sockets that are still shaking hands, under TLS. */
@@ -101,9 +104,9 @@ export class Connections {
     server.on("close", () => clearInterval(this.#looking));
     const connected = server instanceof tls.Server ? "secureConnection" : "connection";
     server.on(connected, (socket: Socket) => this.#add(socket));
-    server.on("request", (req, res) => this.#handle(req, res));
+    server.on("request", this.#handle);
     // An unknown expectation: the listener answers 417 in its order of faults.
-    server.on("checkExpectation", (req, res) => this.#handle(req, res));
+    server.on("checkExpectation", this.#handle);
     server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
       this.#handle(req, res, () => res.writeContinue());
     });
@@ -128,7 +131,7 @@ export class Connections {
   }
 
   /** Carries a request out, unless its connection closes after an earlier one. */
-  #handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
+  readonly #handle = (req: IncomingMessage, res: ServerResponse, sendContinue?: () => void) => {
     const { socket } = req;
     const connection = this.#connections.get(socket);
     if (connection === undefined) return;
@@ -143,12 +146,13 @@ export class Connections {
       req.resume();
       return;
     }
-    const hasRoom = connection.begin(res);
+    const head = readHead(req, true);
+    const hasRoom = connection.begin(res, head.bytes);
     if (this.#isClosing) closeAfter(res);
-    const fault = hasRoom ? findFramingFault(req) : overloaded();
-    if (fault === undefined) this.#handler.handle(req, res, sendContinue);
+    const fault = hasRoom ? head.fault : overloaded();
+    if (fault === undefined) this.#handler.handle(req, res, head, sendContinue);
     else this.#handler.refuse(req, res, fault);
-  }
+  };
 
   /** The parser gave up on the bytes that arrived last, or the time for a request ran out. */
   refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
@@ -252,19 +256,22 @@ export class Connection {
    * no good token. An ordinary client waits for such an answer, so the connection closes.
    */
   get isFlooded(): boolean {
-    if (!neededNoToken(this.res)) return false;
+    if (!TOKENLESS.has(this.res?.statusCode)) return false;
     // Node may send an answer amid a packet, whose next request then follows.
     return this.unanswered > 0 || this.#socket.bytesRead === this.#tokenlessBytes;
   }
 
-  /** @returns false if there is no room for the request, whose refusal is then the last answer. */
-  begin(res: ServerResponse): boolean {
-    const hasRoom = this.unanswered === 0 || this.#wait(heldBytes(res.req));
+  /**
+   * @param bytes that the request holds.
+   * @returns false if there is no room for it; its refusal is then the last answer.
+   */
+  begin(res: ServerResponse, bytes: number): boolean {
+    const hasRoom = this.unanswered === 0 || this.#wait(bytes);
     this.res = res;
     this.unanswered++;
     advertiseIdleTime(res, this.#limits.idleMs);
     res.on("close", this.#noteAnswered);
-    this.#stopTimer();
+    if (this.#socket.timeout) this.#socket.setTimeout(0); // the next look decides anew
     return hasRoom;
   }
 
@@ -289,16 +296,10 @@ export class Connection {
 
   readonly #noteAnswered = () => {
     this.unanswered--;
-    this.#stopTimer();
-    if (neededNoToken(this.res)) this.#tokenlessBytes = this.#socket.bytesRead;
+    if (TOKENLESS.has(this.res?.statusCode)) this.#tokenlessBytes = this.#socket.bytesRead;
     // The next request waits no more: this is what each of them holds on average.
     if (this.#waitingBytes > 0) this.#giveBack(Math.ceil(this.#waitingBytes / this.unanswered));
   };
-
-  /** What was timed is over: the next look decides anew. */
-  #stopTimer(): void {
-    if (this.#socket.timeout) this.#socket.setTimeout(0);
-  }
 
   #giveBack(bytes: number): void {
     this.#waitingBytes -= bytes;
@@ -331,11 +332,6 @@ export class Connection {
     if (timeout !== wantedMs) this.#socket.setTimeout(wantedMs);
     return isStill;
   }
-}
-
-/** Whether an answer needed no good token: a 401, or one to a preflight. */
-function neededNoToken(res: ServerResponse | undefined): boolean {
-  return res?.headersSent === true && (res.statusCode === 401 || res.statusCode === 204);
 }
 
 /** For requests that stay in memory: the last one of a connection, and a create until it is stored. */

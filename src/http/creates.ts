@@ -11,16 +11,8 @@ import { type Numbers, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, answerFailure, type Exchange, okReply, publishCut } from "./answer.ts";
-import {
-  afterSent,
-  BodyCollector,
-  Budget,
-  Lease,
-  overloaded,
-  requireBody,
-  weightOf,
-} from "./body.ts";
-import { type Authenticator, requireJson } from "./head.ts";
+import { afterSent, BodyCollector, Budget, Lease, overloaded, requireBody } from "./body.ts";
+import { type Authenticator, type Head, requireJson } from "./head.ts";
 import { collectBody } from "./node-internals.ts";
 
 /** A longer body may take 40 ms a MiB: other requests come in between. */
@@ -29,6 +21,8 @@ const LONG_BYTES = 32 * 1024;
 const TURNS = 8;
 /** For the default of places: a request holds about 6 KiB besides its body, and few come at once. */
 const PLACE_BYTES = 4 * 1024;
+/** An ordinary request; one with a head of 16 KiB counts as four. */
+const WEIGHT_BYTES = 8 * 1024;
 
 export class Creates {
   /** The creates so far. */
@@ -56,12 +50,12 @@ export class Creates {
    *
    * @throws PlantStoreError for a fault of the head, which the caller answers.
    */
-  create(exchange: Exchange, sender: VerifiedToken): void {
+  create(exchange: Exchange, head: Head, sender: VerifiedToken): void {
     const { req, res, sendContinue } = exchange;
-    requireJson(req);
+    requireJson(req, head);
     const declared = requireBody(req, this.#bodyBytesMax);
     const place = new Lease(this.#places, sender.name);
-    if (!place.hold(weightOf(req))) throw overloaded();
+    if (!place.hold(Math.max(1, Math.round(head.bytes / WEIGHT_BYTES)))) throw overloaded();
     this.count++;
     const bytes = new Lease(this.#bytes, sender.name);
     const giveBack = () => {

@@ -8,6 +8,7 @@
  */
 
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import { requests } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/json.ts";
 import { ANY_ORIGIN, assertMethods, assertOrigins, normalizeBasePath } from "../core/options.ts";
@@ -33,7 +34,13 @@ import {
   scopeChallenge,
 } from "./answer.ts";
 import { Creates } from "./creates.ts";
-import { Authenticator, findLengthFault, insufficientScope, requireExpectation } from "./head.ts";
+import {
+  Authenticator,
+  type Head,
+  insufficientScope,
+  readHead,
+  requireExpectation,
+} from "./head.ts";
 import { ignoreFollowing, probe } from "./node-internals.ts";
 import { Reads } from "./reads.ts";
 import { noteArrival, pathOf } from "./request-message.ts";
@@ -129,16 +136,16 @@ export class Listener {
 
   /** In another server; http/connections judges the framing in ours. */
   handleMounted(req: IncomingMessage, res: ServerResponse): void {
-    const fault = findLengthFault(req);
-    if (fault === undefined) this.handle(req, res);
-    else this.refuse(req, res, fault);
+    const head = readHead(req, false);
+    if (head.fault === undefined) this.handle(req, res, head);
+    else this.refuse(req, res, head.fault);
   }
 
   /** Answers with a fault of the framing, or of the body of a request that has begun, and closes. */
   refuse(req: IncomingMessage, res: ServerResponse, fault: unknown, isBegun = false): void {
     if (res.headersSent) return;
     if (!isBegun) {
-      noteArrival(req, this.#trusted, false);
+      if (requests.hasSubscribers) noteArrival(req, this.#trusted, false);
       this.#cors?.mark(req, res);
     }
     answer({ req, res, lingering: this.lingering }, errorReply(fault), true);
@@ -162,9 +169,9 @@ export class Listener {
   }
 
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */
-  handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
+  handle(req: IncomingMessage, res: ServerResponse, head: Head, sendContinue?: () => void): void {
     if (res.headersSent) return; // by other code of the server around this listener
-    const notes = noteArrival(req, this.#trusted);
+    const notes = requests.hasSubscribers ? noteArrival(req, this.#trusted) : undefined;
     const { lingering } = this;
     const exchange = { req, res, lingering, notes, sendContinue, onError: this.#onError };
     const { upgrade, connection = "" } = req.headers;
@@ -180,11 +187,11 @@ export class Listener {
       return;
     }
     try {
-      const sender = this.#authenticator.authenticate(req);
+      const sender = this.#authenticator.authenticate(req, head);
       const working =
         sender instanceof Promise
-          ? sender.then((verified) => this.#admit(exchange, verified))
-          : this.#admit(exchange, sender);
+          ? sender.then((verified) => this.#admit(exchange, head, verified))
+          : this.#admit(exchange, head, sender);
       working?.catch((error: unknown) => answerFailure(exchange, error));
     } catch (error) {
       answerFailure(exchange, error);
@@ -192,7 +199,7 @@ export class Listener {
   }
 
   /** Finds the operation, judges what is common to all operations, and carries it out. */
-  #admit(exchange: Exchange, sender: VerifiedToken): Promise<void> | undefined {
+  #admit(exchange: Exchange, head: Head, sender: VerifiedToken): Promise<void> | undefined {
     const { req, res, notes } = exchange;
     if (res.headersSent) return undefined; // a timeout, while the token was looked up
     if (notes !== undefined) notes.token = sender.name;
@@ -210,7 +217,7 @@ export class Listener {
     }
     requireExpectation(req);
     if (operation.name === "createPlant") {
-      this.#creates.create(exchange, sender);
+      this.#creates.create(exchange, head, sender);
       return undefined;
     }
     if (route.id === undefined) return this.#reads.list(exchange, sender);

@@ -1,8 +1,8 @@
 /**
  * The id of a request, and its message on the channel `plant-store:request`.
  *
- * The code that answers publishes, so each answer has one message. Without a subscriber each function
- * is one comparison: it reads no clock and keeps nothing.
+ * The code that answers publishes, so each answer has one message. Without a subscriber it reads no clock
+ * and keeps nothing.
  *
  * Invariant: a client cannot choose the address in it. That is the address of the peer, unless the peer
  * is a trusted proxy. Each proxy appends the address that called it to `X-Forwarded-For`, so the list is
@@ -55,17 +55,12 @@ interface WatchedRequest extends IncomingMessage {
 }
 
 /**
- * Call it when the listener receives a request.
+ * Call it when the listener receives a request, if there is a subscriber.
  *
  * @param isTimed whether its duration is published.
- * @returns its message so far; `undefined` without a subscriber.
+ * @returns its message so far.
  */
-export function noteArrival(
-  req: WatchedRequest,
-  trusted?: TrustedProxies,
-  isTimed = true,
-): Noted | undefined {
-  if (!requests.hasSubscribers) return undefined;
+export function noteArrival(req: WatchedRequest, trusted?: TrustedProxies, isTimed = true): Noted {
   req[NOTED] = beginMessage(req, clientOf(req, trusted), isTimed ? performance.now() : undefined);
   return req[NOTED];
 }

@@ -128,7 +128,7 @@ async function mount(t: TestContext, lingering?: Lingering) {
   const sockets: net.Socket[] = [];
   const listener: RequestListener = (req, res) => {
     sockets.push(req.socket);
-    mounted.handle(req, res);
+    mounted.handleMounted(req, res);
   };
   return { ...(await serve(t, listener)), created, sockets };
 }
@@ -271,7 +271,9 @@ test("a refused client that still sends does not delay the stop of a server in w
   const { plants, tokens } = makePorts();
   const patient = new Lingering({ totalMs: 600_000, pauseMs: 600_000 });
   const listener = new Listener({ plants, tokens }, patient);
-  const server = http.createServer((req, res) => listener.handle(req, res)).listen(0, "127.0.0.1");
+  const server = http
+    .createServer((req, res) => listener.handleMounted(req, res))
+    .listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as net.AddressInfo;
   const client = await connectRefused(port);

@@ -61,7 +61,7 @@ const LIVES: readonly [says: string, steps: readonly [Step, timeout: number][]][
       ["begin", NONE],
       ["look", NONE],
       ["look", STALL],
-      ["end", NONE],
+      ["end", STALL],
       ["look", IDLE],
       ["look", IDLE],
       ["begin", NONE],
@@ -94,7 +94,7 @@ for (const [says, steps] of LIVES) {
         await once(socket, "data");
         const res = new ServerResponse(new IncomingMessage(socket));
         answers.push(res);
-        connection.begin(res);
+        connection.begin(res, 100);
       },
       end: () => answers.shift()?.emit("close"),
     };
