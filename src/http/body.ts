@@ -21,6 +21,7 @@ export const NO_TOKEN = "";
 
 export class Budget {
   readonly max: number;
+  /** In all; only leases change it, and the shares. */
   lent = 0;
   /** What each client holds that holds any. */
   readonly shares = new Map<string, number>();

@@ -304,13 +304,15 @@ function agrees(): boolean {
   const settings = { ...serverSettings(PROBE_IDLE_MS), keepAliveTimeout: PROBE_IDLE_MS };
   const server = http.createServer(settings, (req, res) => {
     seen.push(req.method);
+    const sendAsNode = (body: string) => res.writeHead(200, probeHeaders({ body })).end(body);
     if (req.method === "GET") {
       server.keepAliveTimeout = 0;
-      res.writeHead(200, probeHeaders({ body: "éab" })).end("éab");
+      sendAsNode("éab");
     } else if (req.method === "POST") {
       advertiseIdleTime(res, PROBE_IDLE_MS);
-      const end = (body?: Buffer) => {
-        sendAsOneText(res, { body: `é${body}` }, "a", probeHeaders);
+      const end = (bytes?: Buffer) => {
+        const body = `é${bytes}`;
+        if (!sendAsOneText(res, { body }, "a", probeHeaders)) sendAsNode(body);
       };
       collectBody(req, new BodyCollector(9, 0, { client: "", hold: () => true }, end));
     } else {

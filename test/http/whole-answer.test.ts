@@ -193,9 +193,12 @@ test("the head is made again each second, and for a server with another keep-ali
 for (const name of ["writeHead", "end"] as const) {
   test(`if ${name} of every response was wrapped before, Node writes the answers`, async (t) => {
     t.mock.method(ServerResponse.prototype, name);
-    const { sendAsOneText: sendLate } = await import(`../../src/http/node-internals.ts?${name}`);
+    const late: typeof import("../../src/http/node-internals.ts") = await import(
+      `../../src/http/node-internals.ts?${name}`
+    );
+    assert.equal(late.serverSettings(7000).keepAliveTimeout, 0, "the rest is on");
     const { url } = await serve(t, (_, res) => {
-      if (!sendLate(res, okReply("{}"), "one", replyHeaders)) res.end("Node's");
+      if (!late.sendAsOneText(res, okReply("{}"), "one", replyHeaders)) res.end("Node's");
     });
     assert.equal(await (await fetch(url, { method: "POST" })).text(), "Node's");
   });
