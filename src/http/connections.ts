@@ -135,11 +135,14 @@ export class Connections {
     const { socket } = req;
     const connection = this.#connections.get(socket);
     if (connection === undefined) return;
-    if (!connection.isBroken && connection.isFlooded) {
-      connection.isBroken = true;
-      afterAnswer(connection.res, () => this.#handler.lingering.close(socket));
-    }
     const { res: last } = connection;
+    // An ordinary client waits for an answer that needed no good token. Node may send an answer amid a
+    // packet, whose next request then follows.
+    const isFlooded = connection.unanswered > 0 || socket.bytesRead === connection.tokenlessBytes;
+    if (!connection.isBroken && isFlooded && TOKENLESS.has(last?.statusCode)) {
+      connection.isBroken = true;
+      afterAnswer(last, () => this.#handler.lingering.close(socket));
+    }
     const hasLeft = connection.unanswered > 0 && socket.errored;
     if (connection.isBroken || hasLeft || (last !== undefined && isLastAnswer(last))) {
       ignoreFollowing(req);
@@ -229,6 +232,8 @@ export class Connection {
   res: ServerResponse | undefined;
   /** No further request is carried out; the parser may report its fault again. */
   isBroken = false;
+  /** How many bytes were read when the last answer was sent that needed no good token. */
+  tokenlessBytes: number | undefined;
   readonly #socket: Socket;
   readonly #limits: Limits;
   readonly #lend: () => Lease;
@@ -240,8 +245,6 @@ export class Connection {
   #isHeld = false;
   /** How many bytes of the connection were read at the last look. */
   #lookedBytes: number | undefined;
-  /** How many were read when the last answer was sent that needed no good token. */
-  #tokenlessBytes: number | undefined;
 
   /** @param lend makes a lease for requests that wait. */
   constructor(socket: Socket, limits: Limits, lend: () => Lease) {
@@ -249,16 +252,6 @@ export class Connection {
     this.#limits = limits;
     this.#lend = lend;
     socket.on("timeout", () => socket.destroy()); // Node does, but not after CONNECT
-  }
-
-  /**
-   * Whether a request that arrives now was sent before the client had the last answer, if that needed
-   * no good token. An ordinary client waits for such an answer, so the connection closes.
-   */
-  get isFlooded(): boolean {
-    if (!TOKENLESS.has(this.res?.statusCode)) return false;
-    // Node may send an answer amid a packet, whose next request then follows.
-    return this.unanswered > 0 || this.#socket.bytesRead === this.#tokenlessBytes;
   }
 
   /**
@@ -296,7 +289,7 @@ export class Connection {
 
   readonly #noteAnswered = () => {
     this.unanswered--;
-    if (TOKENLESS.has(this.res?.statusCode)) this.#tokenlessBytes = this.#socket.bytesRead;
+    if (TOKENLESS.has(this.res?.statusCode)) this.tokenlessBytes = this.#socket.bytesRead;
     // The next request waits no more: this is what each of them holds on average.
     if (this.#waitingBytes > 0) this.#giveBack(Math.ceil(this.#waitingBytes / this.unanswered));
   };

@@ -49,6 +49,8 @@ const piecemeal = new Gate(1);
 export class DirectRequest extends IncomingMessage {
   /** Receives the body, or has received it; so the head was judged. */
   collector: BodyCollector | undefined;
+  /** Unless it is set, Node discards the body of a request that was answered. */
+  declare _dumped: boolean;
   #pieces = 0;
   /** Of http/request-message. */
   [NOTED]: Noted | undefined = undefined;
@@ -57,8 +59,10 @@ export class DirectRequest extends IncomingMessage {
   override push(chunk: Buffer | null): boolean {
     const { collector } = this;
     if (collector === undefined) return super.push(chunk);
-    if (chunk === null) collector.end();
-    else {
+    if (chunk === null) {
+      this._dumped = true;
+      collector.end();
+    } else {
       collector.add(chunk);
       if (collector.isDone) this.collector = undefined;
       if (++this.#pieces === PIECES_MAX) void this.#rest(collector.lease.client);
@@ -72,11 +76,6 @@ export class DirectRequest extends IncomingMessage {
     await piecemeal.pass(setImmediate, client);
     this.#pieces = 0;
     this.socket.resume();
-  }
-
-  /** Called by Node on a request that was answered, to discard a body that nobody read. */
-  override resume(): this {
-    return this.complete && this.collector !== undefined ? this : super.resume();
   }
 
   /** Node keeps a request until this is true. */
