@@ -13,6 +13,7 @@ export interface CliOptions {
 /** Runs a command to its end. */
 export async function runCli(args: readonly string[], options: CliOptions = {}): Promise<Finished> {
   const child = spawnCli(args, options);
+  child.stdin?.on("error", () => {}); // a command may end without reading it
   child.stdin?.end(options.stdin ?? "");
   return finish(child);
 }
