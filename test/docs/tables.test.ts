@@ -161,7 +161,7 @@ test("the table of states has every state of the server", () => {
 
 test("the table of paths has every path of the admin listener, and no other", async (t) => {
   const documented = wordsOf(rowsOf(OPERATING, "path"), "path");
-  const paths = readSource("admin/answers.ts").matchAll(/^ +"(\/[a-z.]*)": /gm);
+  const paths = readSource("admin/server.ts").matchAll(/^ +"(\/[a-z.]*)": /gm);
   assert.deepEqual(documented, Array.from(paths, ([, path]) => path).sort());
   const admin = await startAdmin(t);
   for (const path of documented) assert.notEqual((await admin.get(path)).status, 404, path);
