@@ -22,9 +22,9 @@ import {
   assertNumber,
   assertSocketPath,
   assertText,
+  formatAdminAddress,
 } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
-import { formatAdminAddress } from "../core/text.ts";
 import {
   afterAnswer,
   encodeReply,

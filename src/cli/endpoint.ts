@@ -1,8 +1,8 @@
 /** What a server listens on: an address, and the two files of a certificate. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
-import type { AdminAddress } from "../core/options.ts";
-import { formatAdminAddress, formatHostPort } from "../core/text.ts";
+import { type AdminAddress, formatAdminAddress } from "../core/options.ts";
+import { formatHostPort } from "../core/text.ts";
 import type { TlsOptions } from "../index.ts";
 import type { ServeOptions } from "./serve-options.ts";
 

@@ -5,6 +5,7 @@
  * The library and the command line take their figures from this table; a test holds docs/ to it. A
  * wrong option is a mistake of the calling program, so it is refused before anything is opened.
  */
+import { formatHostPort } from "./text.ts";
 
 export interface NumberOption {
   /** Absent if it depends on the process: on its memory (src/memory.ts), or on its limit of open files. */
@@ -113,6 +114,12 @@ export function assertText(name: string, value: string): void {
 export type AdminAddress =
   | { readonly host: string; readonly port: number }
   | { readonly socketPath: string };
+
+/** `http://[::1]:9180`, or `unix:` and the path. @internal */
+export function formatAdminAddress(address: AdminAddress): string {
+  if ("socketPath" in address) return `unix:${address.socketPath}`;
+  return `http://${formatHostPort(address.host, address.port)}`;
+}
 
 /** `sun_path` of unix(7) holds 108 bytes, the last one a NUL. @internal */
 export const SOCKET_PATH_BYTES_MAX = 107;

@@ -11,21 +11,21 @@
  */
 import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
-import { assertInt64, parseCanonicalInt64, parseInt64, scanJson } from "./json.ts";
+import {
+  copyNewPlant,
+  encodeNewPlant,
+  type NewPlant,
+  newPlant,
+  parseCanonicalInt64,
+  parseInt64,
+  scanJson,
+} from "./json.ts";
 import { RECORD_BYTES_MAX } from "./options.ts";
 import { cut, encodeJsonString } from "./text.ts";
 
-/** What the create operation answers (interface, section 2.1). */
-export interface Plant {
-  readonly name: string;
-  readonly tag?: string;
-}
-
-/** What a client creates and the store keeps (interface, section 2.2). */
-export interface NewPlant extends Plant {
-  /** An int64: from -9223372036854775808 to 9223372036854775807. */
-  readonly id: bigint;
-}
+export type { NewPlant, Plant } from "./json.ts";
+/** @internal */
+export { encodeNewPlant, encodePlant } from "./json.ts";
 
 /**
  * Reads a NewPlant from JSON text. Ignores members other than `id`, `name` and `tag`.
@@ -119,22 +119,17 @@ function describeValue(literal: string): string {
 }
 
 /**
- * Judges a plant that was built in code by the same rules, and copies it: the plant that is stored is
- * the one that was judged, even if the caller changes its object later.
+ * Judges a plant that was built in code, also the length of its line, and copies it.
  *
  * @throws TypeError or RangeError: a mistake of the calling program. PlantStoreError `body_too_large` if the
  * line of the plant is longer than a record may be.
  * @internal
  */
-export function validateNewPlant({ id, name, tag }: NewPlant): NewPlant {
-  assertInt64(id);
-  if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
-  if (tag !== undefined && typeof tag !== "string") {
-    throw new TypeError(`tag: expected a string or undefined, got ${typeof tag}`);
-  }
-  const plant = newPlant(id, name, tag);
+export function validateNewPlant(given: NewPlant): NewPlant {
+  const plant = copyNewPlant(given);
+  const { name, tag = "" } = plant;
   // A character takes six bytes at most.
-  if (name.length + (tag?.length ?? 0) > RECORD_BYTES_MAX / 6 - 64) assertLineFits(plant);
+  if (name.length + tag.length > RECORD_BYTES_MAX / 6 - 64) assertLineFits(plant);
   return plant;
 }
 
@@ -154,22 +149,6 @@ function assertLineFits({ id, name, tag }: NewPlant): void {
     "body_too_large",
     `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of a log, got ${bytes}`,
   );
-}
-
-/**
- * `{"name":…[,"tag":…]}`: the answer of the create operation.
- *
- * @param start what comes before the name.
- * @internal
- */
-export function encodePlant({ name, tag }: Plant, start = "{"): string {
-  const named = `${start}"name":${encodeJsonString(name)}`;
-  return tag === undefined ? `${named}}` : `${named},"tag":${encodeJsonString(tag)}}`;
-}
-
-/** `{"id":…,"name":…[,"tag":…]}`: one line of the log, without its line feed. @internal */
-export function encodeNewPlant(plant: NewPlant): string {
-  return encodePlant(plant, `{"id":${plant.id},`);
 }
 
 /**
@@ -207,10 +186,6 @@ export function conflict(id: bigint): PlantStoreError {
     "conflict",
     `Cannot create plant ${id}: the id belongs to a plant with another name or tag`,
   );
-}
-
-function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
-  return tag === undefined ? { id, name } : { id, name, tag };
 }
 
 /**

@@ -1,9 +1,7 @@
 /**
  * Text in messages, logs and lines of plants: JSON strings, control characters as escapes, cut values,
- * addresses of listeners.
+ * hosts with their ports. Uses nothing that a browser lacks.
  */
-
-import type { AdminAddress } from "./options.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -67,12 +65,6 @@ export function cut(text: string, charactersMax: number = SHOWN_CHARACTERS_MAX):
 /** A value of a request for a message: quoted, cut, and without the token that it may hold by mistake. */
 export function quote(text: string): string {
   return encodeJsonString(cut(text.replace(/pst_[\w-]+/g, "pst_...")));
-}
-
-/** `http://[::1]:9180`, or `unix:` and the path. @internal */
-export function formatAdminAddress(address: AdminAddress): string {
-  if ("socketPath" in address) return `unix:${address.socketPath}`;
-  return `http://${formatHostPort(address.host, address.port)}`;
 }
 
 /** `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (RFC 3986 section 3.2). @internal */

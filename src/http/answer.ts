@@ -3,7 +3,7 @@
  * whole request.
  *
  * Invariants. Every failure has the body `{"error": int32, "message": string}` and nothing else
- * (docs/api.md). A number is status x 100 + n and never changes. A client sees the message of a request
+ * (docs/api.md). A client sees the message of a request
  * code only; any other failure is answered `internal`, so no path or stack gets out.
  *
  * The server reads and discards a small rest of a body, and the connection stays open. Before a
@@ -14,7 +14,7 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
-import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
+import { ERROR_NUMBERS, PlantStoreError, type RequestErrorCode, statusOf } from "../core/errors.ts";
 import type { Scope } from "../core/services.ts";
 import { encodeJsonString } from "../core/text.ts";
 import {
@@ -40,7 +40,7 @@ export interface Reply {
 interface Failure {
   readonly status: number;
   readonly error: number;
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 /** RFC 6750 section 3. */
@@ -49,47 +49,36 @@ const ASK_TOKEN = { "WWW-Authenticate": CHALLENGE };
 const ASK_OTHER_TOKEN = { "WWW-Authenticate": `${CHALLENGE}, error="invalid_token"` };
 const RETRY = { "Retry-After": "1" };
 
-export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
-  bad_request: { status: 400, error: 40001 },
-  invalid_utf8: { status: 400, error: 40002 },
-  invalid_json: { status: 400, error: 40003 },
-  duplicate_member: { status: 400, error: 40004 },
-  invalid_plant: { status: 400, error: 40005 },
-  conflict: { status: 400, error: 40006 },
-  invalid_query: { status: 400, error: 40007 },
-  unknown_cursor: { status: 400, error: 40008 },
-  missing_token: { status: 401, error: 40101, headers: ASK_TOKEN },
-  invalid_token: { status: 401, error: 40102, headers: ASK_OTHER_TOKEN },
-  // Their WWW-Authenticate and Allow depend on the operation: see http/listener.
-  insufficient_scope: { status: 403, error: 40301 },
-  not_found: { status: 404, error: 40401 },
-  unknown_plant: { status: 404, error: 40402 },
-  method_not_allowed: { status: 405, error: 40501 },
-  request_timeout: { status: 408, error: 40801 },
-  body_too_large: { status: 413, error: 41301 },
+/** Their WWW-Authenticate and Allow may depend on the operation: see http/listener. */
+const FAILURE_HEADERS: Partial<Record<RequestErrorCode, Failure["headers"]>> = {
+  missing_token: ASK_TOKEN,
+  invalid_token: ASK_OTHER_TOKEN,
   // RFC 9110 section 15.5.16: say what would have been accepted.
-  unsupported_media_type: { status: 415, error: 41501, headers: { Accept: "application/json" } },
-  unsupported_encoding: { status: 415, error: 41502, headers: { "Accept-Encoding": "identity" } },
-  expectation_failed: { status: 417, error: 41701 },
-  header_too_large: { status: 431, error: 43101 },
-  internal: { status: 500, error: 50001 },
-  overloaded: { status: 503, error: 50301, headers: RETRY },
-  write_failed: { status: 503, error: 50302, headers: RETRY },
-  store_failed: { status: 503, error: 50303, headers: RETRY },
-  closed: { status: 503, error: 50304, headers: RETRY },
-  // Only the operator can help: no Retry-After.
-  not_stored: { status: 503, error: 50305 },
-  tokens_unreadable: { status: 503, error: 50306, headers: RETRY },
-  read_failed: { status: 503, error: 50307, headers: RETRY },
+  unsupported_media_type: { Accept: "application/json" },
+  unsupported_encoding: { "Accept-Encoding": "identity" },
+  overloaded: RETRY,
+  write_failed: RETRY,
+  store_failed: RETRY,
+  closed: RETRY,
+  // not_stored has none: only the operator can help.
+  tokens_unreadable: RETRY,
+  read_failed: RETRY,
 };
+
+/** Most answers have no headers of their own. */
+const NO_HEADERS: Reply["headers"] = Object.freeze({});
+
+export const FAILURES = Object.fromEntries(
+  Object.entries(ERROR_NUMBERS).map(([code, error]) => {
+    const headers = FAILURE_HEADERS[code as RequestErrorCode] ?? NO_HEADERS;
+    return [code, { status: statusOf(error), error, headers }];
+  }),
+) as Readonly<Record<RequestErrorCode, Failure>>;
 
 /** Names the scope that a token lacks, RFC 6750 section 3. */
 export function scopeChallenge(scope: Scope): string {
   return `${CHALLENGE}, error="insufficient_scope", scope="${scope}"`;
 }
-
-/** Most answers have no headers of their own. */
-const NO_HEADERS: Reply["headers"] = Object.freeze({});
 
 /** A 200 with a JSON body. */
 export function okReply(body: Reply["body"], headers = NO_HEADERS): Reply {
@@ -100,7 +89,7 @@ export function okReply(body: Reply["body"], headers = NO_HEADERS): Reply {
 export function errorReply(cause: unknown): Reply {
   const isKnown = cause instanceof PlantStoreError && Object.hasOwn(FAILURES, cause.code);
   const { code, message } = isKnown ? cause : INTERNAL;
-  const { status, error, headers = NO_HEADERS } = FAILURES[code as RequestErrorCode];
+  const { status, error, headers } = FAILURES[code as RequestErrorCode];
   const body = `{"error":${error},"message":${encodeJsonString(message)}}`;
   return { status, headers, body, error };
 }

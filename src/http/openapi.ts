@@ -72,7 +72,7 @@ function failures(messages: Messages) {
     const some = all.filter((failure) => failure.status === status);
     const examples = some.map(({ code, error, message }) => [code, { error, message }]);
     const content = json(ref("schemas", "Error"), Object.fromEntries(examples));
-    const headers = some.flatMap((failure) => Object.keys(failure.headers ?? {}));
+    const headers = some.flatMap((failure) => Object.keys(failure.headers));
     if (status === 403) headers.push("WWW-Authenticate"); // depends on the operation
     const description = DESCRIPTIONS[status] ?? STATUS_CODES[status] ?? "";
     const mark = status === 400 ? {} : ADDITION; // only the 400 is the owner's

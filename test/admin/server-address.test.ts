@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isLocal, isOwnHost, parseAdminAddress } from "../../src/admin/server.ts";
-import { formatAdminAddress } from "../../src/core/text.ts";
+import { formatAdminAddress } from "../../src/core/options.ts";
 
 const GOOD: readonly [text: string, url: string, isLocal: boolean][] = [
   ["127.0.0.1:9180", "http://127.0.0.1:9180", true],

@@ -16,6 +16,7 @@ const FILES = "docs/data-directory.md";
 const COMMAND_LINE = "docs/command-line.md";
 const OPERATING = "docs/operating.md";
 const EMBEDDING = "docs/embedding.md";
+const CLIENT = "docs/client.md";
 const DATABASE = "docs/database.md";
 const ARCHITECTURE = "docs/architecture.md";
 
@@ -208,6 +209,19 @@ test("the tables of tools have every export of plant-store/tools, once", () => {
   assert.deepEqual(documented.sort(), exportedNames("tools.ts").sort());
 });
 
+test("the table of client exports has every export of plant-store/client, once", () => {
+  const declared = readSource("client.ts").matchAll(/^export (?:class|interface) (\w+)/gm);
+  const names = [...exportedNames("client.ts"), ...Array.from(declared, ([, name]) => name)];
+  const documented = documentedExports(CLIENT, "client export");
+  assert.deepEqual(documented.sort(), names.sort());
+});
+
+test("the table of codes that only the client has is complete", () => {
+  const all = /export type ErrorCode =([\s\S]*?);/.exec(readSource("core/errors.ts"))?.[1] ?? "";
+  const codes = Array.from(all.matchAll(/\| "(\w+)"/g), ([, code]) => code);
+  assert.deepEqual(wordsOf(rowsOf(CLIENT, "client code"), "client code"), codes.sort());
+});
+
 test("the table of database exports has every export of plant-store/postgres, once", () => {
   const documented = documentedExports(DATABASE, "database export");
   assert.deepEqual(documented.sort(), exportedNames("postgres/index.ts").sort());
@@ -260,6 +274,7 @@ const TABLES: Readonly<Record<string, string>> = {
   ...{ event: OPERATING, state: OPERATING, metric: OPERATING, "process metric": OPERATING },
   ...{ path: OPERATING, status: OPERATING, alert: OPERATING, file: FILES },
   "database export": DATABASE,
+  ...{ "client export": CLIENT, "client code": CLIENT },
   ...{ code: EMBEDDING, export: EMBEDDING, channel: EMBEDDING },
   ...{ tool: EMBEDDING, "type of a tool": EMBEDDING },
   ...Object.fromEntries(ROOMS.map((room) => [room, ARCHITECTURE])),

@@ -34,6 +34,8 @@ const RULES: readonly {
       { "log/file.ts": 'import express from "express";' },
       { "postgres/database.ts": 'const { Client } = await import("pg");' },
       { "log/file.ts": 'import "../store/x.ts";' },
+      { "client.ts": 'import { NUMBER_OPTIONS } from "./core/options.ts";' },
+      { "client.ts": 'import { setTimeout } from "node:timers/promises";' },
       { "somewhere/x.ts": 'import { x } from "../core/x.ts";' },
     ],
   },
