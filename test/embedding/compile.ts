@@ -25,6 +25,11 @@ const SETTINGS: readonly [says: string, settings: object, files: string[]][] = [
     ["consumer.ts", "dispose.ts"],
   ],
   [
+    "a browser",
+    { module: "esnext", moduleResolution: "bundler", lib: ["es2023", "dom"], types: [] },
+    ["client.ts"],
+  ],
+  [
     "every check there is",
     {
       module: "nodenext",
@@ -34,7 +39,7 @@ const SETTINGS: readonly [says: string, settings: object, files: string[]][] = [
       isolatedModules: true,
       verbatimModuleSyntax: true,
     },
-    ["consumer.ts"],
+    ["consumer.ts", "client.ts"],
   ],
 ];
 

@@ -1,9 +1,10 @@
-/** The programs of docs/embedding.md, run as they are written, and the one that needs no framework. */
+/** The programs of docs/embedding.md and docs/client.md, run as they are written, and the one that needs no framework. */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { transformSync } from "esbuild";
+import { createToken } from "../../src/index.ts";
 import { readPlants } from "../../src/tools.ts";
 import { assertError, assertPlant } from "../support/contract.ts";
 import { codeBlocks } from "../support/docs.ts";
@@ -82,6 +83,21 @@ test("the documented subscription receives a request", async (t) => {
   const program = await start(t, garden, programOf("Observe it") + SERVER);
   await postPlant(program.url, garden.token, '{"id":1,"name":"a"}');
   await until("it is received", () => program.stdout().includes("POST /plants 200"));
+});
+
+test("the documented client creates a plant, and prints it as JSON", async (t) => {
+  const { folder, data } = await settleGarden(t);
+  const token = await createToken(data, { name: "client", scopes: ["write", "read"] });
+  const { url } = await start(t, { folder, data, token }, SERVER);
+  const [example = ""] = codeBlocks("docs/client.md", "Client for JavaScript", "ts");
+  assert.ok(example.includes('"http://127.0.0.1:8080"'));
+  const program = path.join(folder, "client.mjs");
+  const { code } = transformSync(example.replace("http://127.0.0.1:8080", url), { loader: "ts" });
+  writeFileSync(program, code);
+  const words = ["env", `TOKEN=${token}`, process.execPath, program];
+  const { status, stdout, stderr } = await runToEnd(words, { cwd: folder });
+  assert.deepEqual([status, stderr], [0, ""]);
+  assert.equal(stdout, '{"id":9007199254740993,"name":"Fern","tag":"indoor"}\n');
 });
 
 test("examples/without-http.mjs prints the outcome of each call, and may be run again", async (t) => {

@@ -12,7 +12,7 @@ testCompiler(
     name: "TypeScript 5.0",
     home: path.join(ROOT, OLDEST),
     typesHome: path.join(ROOT, OLDEST),
-    knows: ["bundler", "an old library, es2020", "every check there is"],
+    knows: ["bundler", "an old library, es2020", "a browser", "every check there is"],
   },
   whyNotInstalled(OLDEST),
 );
