@@ -21,7 +21,7 @@ export { encodeNewPlant, type NewPlant, type Plant, PlantStoreError };
 export interface ClientOptions {
   /** A bearer token (RFC 6750 section 2.1) that the store accepts. */
   readonly token: string;
-  /** How many milliseconds a call may take, and a list until its next plant. Default: 30,000. */
+  /** Milliseconds for a call, and for a list until its next plant: 1 to 2^31 - 1, by default 30,000. */
   readonly deadlineMs?: number;
   /** Sends each request, and obeys its `signal`. Default: the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
@@ -62,7 +62,7 @@ export class PlantClient {
   constructor(url: string, options: ClientOptions) {
     const { token, deadlineMs = 30_000, fetch = globalThis.fetch } = options;
     if (!/^https?:\/\/[^/?#@]+(\/[^?#]*)?$/i.test(url)) {
-      throw new TypeError(`url: expected http: or https:, a host and a path, got "${url}"`);
+      throw new TypeError("url: expected http: or https:, a host and a path, and nothing else");
     }
     if (typeof token !== "string" || !/^[\w.~+/-]+=*$/.test(token)) {
       throw new TypeError("token: expected a bearer token"); // the message does not show it
@@ -77,8 +77,8 @@ export class PlantClient {
   /**
    * Creates a plant. Resolves with its name and tag once it is durable, also if it was stored before.
    *
-   * @throws TypeError or RangeError unless it is a plant; else as above, with `conflict` if another
-   * plant has the id.
+   * @throws TypeError or RangeError unless it is a plant; else as {@link PlantClient}, with `conflict` if
+   * another plant has the id.
    */
   async create(plant: NewPlant, { signal }: CallOptions = {}): Promise<Plant> {
     const { id, ...stored } = copyNewPlant(plant);
@@ -94,7 +94,7 @@ export class PlantClient {
    * Resolves with the plant that has this id, or with `undefined` if none has it. The token needs the
    * scope `read`.
    *
-   * @throws TypeError or RangeError unless the id is an int64; else as above.
+   * @throws TypeError or RangeError unless the id is an int64; else as {@link PlantClient}.
    */
   async get(id: bigint, { signal }: CallOptions = {}): Promise<NewPlant | undefined> {
     assertInt64(id);
@@ -110,8 +110,8 @@ export class PlantClient {
    * All plants, oldest first, or those after the plant with the id `after`; after a broken connection
    * also those that were created meanwhile. The token needs the scope `read`.
    *
-   * @throws during iteration: TypeError or RangeError unless `after` is an int64; else as above, with
-   * `unknown_cursor` if no plant has that id.
+   * @throws during iteration: TypeError or RangeError unless `after` is an int64; else as
+   * {@link PlantClient}, with `unknown_cursor` if no plant has that id.
    */
   async *list({ after, signal }: CallOptions & { readonly after?: bigint | undefined } = {}) {
     if (after !== undefined) assertInt64(after);
@@ -155,7 +155,7 @@ export class PlantClient {
 
   /** Resolves with an answer 200. @throws PlantStoreError, or what `fetch` throws. */
   async #send(path: string, init: RequestInit, signal: AbortSignal): Promise<Response> {
-    const { token, fetch } = this.#options;
+    const { token, fetch } = this.#options; // that of browsers must not be called as a method
     const headers = { ...init.headers, Authorization: `Bearer ${token}` };
     const answer = await fetch(`${this.#plantsUrl}${path}`, { ...init, headers, signal });
     if (answer.status === 200) return answer;

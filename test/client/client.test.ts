@@ -304,6 +304,30 @@ test("an abort ends a call at once: before it, amid a request, amid a wait", asy
   await assert.rejects(wait, isAborted(broken));
 });
 
+test("a call that has ended leaves no timer", async (t) => {
+  const open = new Set<unknown>();
+  const { setTimeout: set, clearTimeout: clear } = globalThis;
+  t.mock.method(globalThis, "setTimeout", (...args: Parameters<typeof set>) => {
+    const timer = set(...args);
+    open.add(timer);
+    return timer;
+  });
+  t.mock.method(globalThis, "clearTimeout", (timer: NodeJS.Timeout) => {
+    open.delete(timer);
+    clear(timer);
+  });
+  t.mock.method(Math, "random", () => 1);
+  const { client, requests } = scripted([new TypeError("fetch failed"), OK]);
+  await client.create(FERN);
+  assert.equal(open.size, 0);
+  const controller = new AbortController();
+  const { signal } = controller;
+  const call = scripted([new TypeError("fetch failed")]).client.create(FERN, { signal });
+  setImmediate(() => controller.abort()); // amid the first wait
+  await assert.rejects(call, isFailure("outcome_unknown"));
+  assert.deepEqual([requests.length, open.size], [2, 0]);
+});
+
 test("a signal that many calls have used keeps none of them", async () => {
   const { signal } = new AbortController();
   let listeners = 0;
@@ -352,6 +376,15 @@ test("a list continues a stream that breaks, amid a line and amid a character, w
   assert.deepEqual(await collect((await clientOf(t, listener)).list()), plants);
   const expected = plants.slice(0, -1).map(({ id }) => `/plants?after=${id}`);
   assert.deepEqual(queries, ["/plants", ...expected]);
+});
+
+test("a stream may arrive in parts that end amid a character", async () => {
+  const plants: NewPlant[] = [{ id: 1n, name: "🌱" }];
+  const bytes = Buffer.from(lines(plants).join(""));
+  const parts = [...bytes].map((byte) => Uint8Array.of(byte));
+  const attempt = () =>
+    new Response(ReadableStream.from(parts) as ReadableStream, { headers: STREAM });
+  assert.deepEqual(await collect(scripted([attempt]).client.list()), plants);
 });
 
 test("a stream that ends within a line is read again from there", async (t) => {

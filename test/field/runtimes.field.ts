@@ -15,13 +15,7 @@ import { installLibrary, ROOT, whyNotInstalled } from "../support/package.ts";
 import { finish } from "../support/run.ts";
 import { errorNumber } from "../support/service.ts";
 import { TIMEOUT } from "../support/watch.ts";
-
-const BIN = path.join(ROOT, "test/field/node_modules/.bin");
-const RUNTIMES: readonly [name: string, words: readonly string[]][] = [
-  ["Node", [process.execPath]],
-  ["Deno", [path.join(BIN, "deno"), "run", "--allow-all"]],
-  ["Bun", [path.join(BIN, "bun")]],
-];
+import { RUNTIMES } from "./runtimes.ts";
 
 /** A line of the log is also the body that creates it. */
 function plant(id: bigint, name: string): string {
