@@ -32,6 +32,7 @@ function readService(sources: Sources, freeBytes: number | undefined): Metrics {
   const state = judgeState(sources, freeBytes);
   const tokens = status.tokens();
   const database = status.database?.();
+  const certificateExpiresAt = status.certificateExpiresAt?.();
   // An edited file may have two live tokens of one name; then the newest counts.
   const expiries = new Map(tokens.map(({ name, expiresAt }) => [name, expiresAt]));
   return {
@@ -55,6 +56,8 @@ function readService(sources: Sources, freeBytes: number | undefined): Metrics {
       database && Number(database.isSynchronous ?? false),
     "plant_store_database_lease_age_seconds gauge Time since the last proof that the database is the primary; from 2 on verdicts on tokens wait.":
       database && database.leaseAgeMs / 1000,
+    "plant_store_tls_certificate_expiry_timestamp_seconds gauge When the TLS certificate ends, in seconds since 1970.":
+      certificateExpiresAt && certificateExpiresAt / 1000,
     "plant_store_tokens gauge Live tokens.": store && tokens.length,
     "plant_store_token_expiry_timestamp_seconds gauge When a live token expires, in seconds since 1970; none for a token without expiry.":
       [...expiries].flatMap(([token, expiresAt]) =>

@@ -1,7 +1,9 @@
 /** Where a server keeps plants and tokens: in a data directory, or in a database. */
 import cluster from "node:cluster";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { statfs } from "node:fs/promises";
+import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import type {
@@ -15,7 +17,7 @@ import type {
 import { createFirstToken, PlantStore, PlantStoreError, TokenRegistry } from "../index.ts";
 import type { Setting } from "./command.ts";
 import { isDatabase, openDatabase } from "./database.ts";
-import { withProgress } from "./output.ts";
+import { printMessage, withProgress } from "./output.ts";
 import type { ServeOptions } from "./serve-options.ts";
 
 /** The store and the tokens of a server; `close` finishes the creates in flight. */
@@ -96,7 +98,11 @@ async function openFolderBackend(
   onProgress: (bytes: number, total: number) => void,
 ): Promise<Backend> {
   const { data } = options;
+  const isNew = !existsSync(data);
   const store = await openStore(options, stop, onProgress);
+  await warnOfPlace(data);
+  if (isNew)
+    printMessage(`made the folder "${path.resolve(data)}" for the plants; --data names another`);
   const tokens = await TokenRegistry.open(data).catch(async (error) => {
     await store.close();
     throw error;
@@ -116,6 +122,26 @@ async function openFolderBackend(
       await store.close();
     },
   };
+}
+
+/** File systems that lose their files, by their magic numbers (statfs(2)). The store warns of those of a network. */
+const FLEETING = new Map([
+  [0x01021994, "on tmpfs, which is memory: a restart of the machine loses every plant; use a disk"],
+  [
+    0x794c7630,
+    "on overlayfs, a layer that goes with its container, as every plant would; use a volume",
+  ],
+]);
+
+/** Warns if the folder, or the machine, lacks what a server relies on. */
+async function warnOfPlace(folder: string): Promise<void> {
+  const { type = 0 } = (await statfs(folder).catch(() => undefined)) ?? {};
+  const place = FLEETING.get(type);
+  if (place !== undefined) publishWarning(`"${folder}" is ${place}`);
+  if (process.platform !== "linux" || existsSync("/proc/self")) return;
+  publishWarning(
+    "/proc is not mounted: there are no metrics, and the limit of open files is unknown",
+  );
 }
 
 /** The free bytes on the disk of a folder; `undefined` if they cannot be read. */

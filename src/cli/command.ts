@@ -3,7 +3,7 @@
  * and how the help is made from the same tables. `program` runs commands.
  *
  * The value of an option comes from its flag, or else its `PLANT_STORE_` variable, or else its
- * default. One parser reads them all. A password in the URL of a database is never shown.
+ * default. One parser reads them all. Variables that Kubernetes sets are ignored. A password in the URL of a database is never shown.
  */
 import { existsSync } from "node:fs";
 import path from "node:path";
@@ -52,6 +52,15 @@ export function flagOf(name: string): string {
 /** `PLANT_STORE_BODY_BYTES_MAX` for `bodyBytesMax`. */
 export function variableOf(name: string): string {
   return `PLANT_STORE${flagOf(name).slice(1).toUpperCase().replaceAll("-", "_")}`;
+}
+
+/**
+ * Whether Kubernetes sets this variable in each pod for a Service (a "service link"): a Service named
+ * `plant-store` has names like those of our variables.
+ */
+export function isServiceLink(name: string, value = ""): boolean {
+  const isName = /_SERVICE_HOST$|_SERVICE_PORT|_PORT_[0-9]+_(TCP|UDP)/.test(name);
+  return isName || /^(tcp|udp):\/\//.test(value);
 }
 
 /** The value of an option, and where it came from. */
@@ -107,7 +116,7 @@ interface Invocation {
 /**
  * Finds the command that the first words name.
  *
- * @throws UsageError that lists the commands of the group, or all commands.
+ * @throws UsageError that lists the commands of the group, or all commands, and the nearest one.
  */
 export function findCommand(
   words: readonly string[],
@@ -125,7 +134,35 @@ export function findCommand(
   }
   const group = names.filter((name) => name.startsWith(`${words[0]} `));
   const expected = (group.length > 0 ? group : names).join(", ");
-  throw new UsageError(`expected one of: ${expected}; got "${words.slice(0, 2).join(" ")}"`);
+  const nearest = findNearest(words, names);
+  const hint = nearest === undefined ? "" : `; did you mean "${nearest}"?`;
+  throw new UsageError(`expected one of: ${expected}; got "${words.slice(0, 2).join(" ")}"${hint}`);
+}
+
+/** The name that the first words nearly are; `undefined` if more than a third of it is different. */
+function findNearest(words: readonly string[], names: readonly string[]): string | undefined {
+  const [nearest] = names
+    .map((name) => {
+      const typed = words.slice(0, name.split(" ").length).join(" ");
+      return { name, edits: countEdits(typed, name) };
+    })
+    .filter(({ name, edits }) => edits <= Math.ceil(name.length / 3))
+    .sort((a, b) => a.edits - b.edits);
+  return nearest?.name;
+}
+
+/** How many characters to add, remove or replace (the distance of Levenshtein). */
+function countEdits(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, at) => at);
+  for (let at = 0; at < from.length; at++) {
+    const next = [at + 1];
+    for (let end = 0; end < to.length; end++) {
+      const replaced = (row[end] ?? 0) + Number(from[at] !== to[end]);
+      next.push(1 + Math.min(replaced - 1, row[end + 1] ?? 0, next[end] ?? 0));
+    }
+    row = next;
+  }
+  return row[to.length] ?? 0;
 }
 
 /** @throws UsageError. */
@@ -183,18 +220,19 @@ function unmarkNumber(word: unknown): string {
 /** @throws UsageError that names where a wrong value came from. */
 function readSetting(name: string, option: Option<unknown>, flag: string | undefined): Setting {
   const variable = variableOf(name);
+  const { [variable]: value } = process.env;
   const sources = [
     { source: flagOf(name), text: flag },
-    { source: variable, text: process.env[variable] || undefined },
+    { source: variable, text: isServiceLink(variable, value) ? undefined : value || undefined },
     { source: "default", text: option.defaultText },
   ];
   const { source = "", text } = sources.find((each) => each.text !== undefined) ?? {};
   if (text === undefined) return { name, value: undefined, text: "-", source: "not set" };
-  let value: unknown;
+  let parsed: unknown;
   try {
-    value = option.parse(text);
+    parsed = option.parse(text);
   } catch {} // parsers of the library throw
-  if (value !== undefined) return { name, value, text, source };
+  if (parsed !== undefined) return { name, value: parsed, text, source };
   throw new UsageError(`${source}: expected ${option.expected}, got "${showSetting(name, text)}"`);
 }
 

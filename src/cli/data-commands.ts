@@ -1,9 +1,16 @@
 /** The commands that read, check, copy and repair a data directory. */
 import fs from "node:fs";
 import path from "node:path";
+import { crc32 } from "node:zlib";
 import { LOG_NAME } from "../core/file-names.ts";
 import { parseInt64 } from "../core/json.ts";
-import { encodeLines, encodeNewPlant, parseNewPlant } from "../core/plant.ts";
+import {
+  conflict,
+  encodeLines,
+  encodeNewPlant,
+  type NewPlant,
+  parseNewPlant,
+} from "../core/plant.ts";
 import { PlantStore, PlantStoreError } from "../index.ts";
 import {
   backup as backUp,
@@ -16,6 +23,7 @@ import {
   openImportFile,
   type RepairOutcome,
   type RepairPlan,
+  readPlants,
   repairLog,
   restore as restoreInto,
   type VerifyReport,
@@ -39,6 +47,8 @@ import {
   printLines,
   printListing,
   printMessage,
+  printMoreRefused,
+  printRefused,
   withProgress,
 } from "./output.ts";
 
@@ -102,9 +112,13 @@ const importCommand = defineCommand({
   name: "import",
   summary: "create the plants of a data directory, or of a file of JSON lines; - is standard input",
   arguments: ["SOURCE"],
-  options: { data: DATA, ...DATABASE_OPTIONS },
+  options: {
+    data: DATA,
+    ...DATABASE_OPTIONS,
+    dryRun: switchOption("store nothing, and say what would be created and refused"),
+  },
   becomesOwner: true,
-  details: `Stop the server of --data first; a server of SOURCE may run. Plants that are already stored
+  details: `Stop the server of --data first, except for --dry-run; a server of SOURCE may run. Plants that are already stored
 are counted and left alone, so an interrupted import can be run again.
 If SOURCE is a data directory or a backup, all of it is verified before the first plant is
 created. If it is damaged, nothing is created, and the exit status is 3.
@@ -118,23 +132,84 @@ a line was refused.`,
     }
     const { text, bytes: total } = await openSource(source, options);
     if (!isDatabase(options)) becomeOwner(options.data);
-    const store = isDatabase(options)
-      ? (await openDatabase(options, settings)).plants
-      : await PlantStore.open(options.data, { command: "import" });
+    const store = options.dryRun
+      ? await rehearse(options, settings)
+      : isDatabase(options)
+        ? (await openDatabase(options, settings)).plants
+        : await PlantStore.open(options.data, { command: "import" });
+    let faults = 0;
+    let advice: string | undefined;
     try {
       const { created, replayed, refused } = await withProgress("importing", (show) =>
         importPlants(store, text, {
-          onRefused: (line, reason) => printMessage(`refused line ${line}: ${reason}`),
+          onRefused: (line, reason, record) => {
+            printRefused(++faults, line, reason);
+            advice ??= adviseOn(record.toString(), reason);
+          },
           onProgress: (done) => show(done, total),
         }),
       );
-      await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
+      printMoreRefused(refused);
+      if (advice !== undefined) printMessage(advice);
+      await printLines([
+        options.dryRun
+          ? `would create ${created}, already stored ${replayed}, would refuse ${refused}; nothing was stored`
+          : `created ${created}, already stored ${replayed}, refused ${refused}`,
+      ]);
       return refused === 0 ? 0 : 3;
     } finally {
       await store.close();
     }
   },
 });
+
+/**
+ * What creates as the store would, but stores nothing: it remembers a checksum of each plant. The plants of
+ * a data directory are read first, without its lock, those of a database when they are asked for.
+ */
+async function rehearse(
+  options: DatabaseChoice & { readonly data: string },
+  settings: readonly Setting[],
+): Promise<Pick<PlantStore, "create" | "close">> {
+  const sums = new Map<bigint, number>();
+  const sumOf = (plant: NewPlant) => crc32(encodeNewPlant(plant)) | 0; // a small integer to V8
+  const database = isDatabase(options) ? (await openDatabase(options, settings)).plants : undefined;
+  if (database === undefined) {
+    for await (const plant of readStored(options.data)) sums.set(plant.id, sumOf(plant));
+  }
+  return {
+    async create(plant) {
+      const sum = sumOf(plant);
+      const stored = sums.has(plant.id) ? undefined : await database?.get(plant.id);
+      const known = sums.get(plant.id) ?? (stored && sumOf(stored));
+      sums.set(plant.id, known ?? sum);
+      if (known === undefined) return "created";
+      if (known === sum) return "replayed";
+      throw conflict(plant.id);
+    },
+    close: async () => database?.close(),
+  };
+}
+
+/** No plants if there is no log yet. */
+async function* readStored(data: string): AsyncGenerator<NewPlant> {
+  try {
+    yield* readPlants(data);
+  } catch (error) {
+    const { code } = error as PlantStoreError;
+    if (code !== "io_error" || fs.existsSync(path.join(data, LOG_NAME))) throw error;
+  }
+}
+
+/** What to do if a refused line shows that the file has another format. */
+function adviseOn(line: string, reason: string): string | undefined {
+  const format = "expected JSON lines, one plant a line";
+  if (line.trimStart().startsWith("["))
+    return `${format}, got an array: jq -c '.[]' FILE makes them`;
+  if (/^[\w" ]+[,;\t]/.test(line)) return `${format}, such as {"id":7,"name":"Fern"}, got CSV`;
+  if (!reason.includes("id: expected an int64, got the string")) return undefined;
+  return `expected ids without quotes: sed -E 's/"id": *"(-?[0-9]+)"/"id":\\1/' FILE removes them`;
+}
 
 function isSameFile(name: string, other: string): boolean {
   const [one, two] = [statOf(name), statOf(other)];

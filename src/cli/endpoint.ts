@@ -1,9 +1,11 @@
-/** What a server listens on: an address, and the two files of a certificate. */
+/** What a server listens on: an address, and a certificate that follows its two files. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { publishWarning } from "../core/channels.ts";
 import { type AdminAddress, formatAdminAddress } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
-import type { TlsOptions } from "../index.ts";
+import type { PlantServer, TlsOptions } from "../index.ts";
+import { report } from "./output.ts";
 import type { ServeOptions } from "./serve-options.ts";
 
 /**
@@ -38,17 +40,98 @@ function describeAddress(address: AdminAddress | undefined): string {
   return formatHostPort(address.host, address.port);
 }
 
+/** A pod has nobody to send SIGHUP, so its files are looked at. */
+const LOOK_MS = 60_000;
+const WARN_MS = 14 * 86_400_000;
+
 /**
- * Reads the files of the certificate. `undefined` if none are named.
- *
- * @throws Error naming the file that cannot be read, or is no certificate or key.
+ * The certificate of a server, which follows its files: SIGHUP and a look once a minute take those that have
+ * changed. Until they can be used, the pair in use stays. A look reports a fault once while it lasts.
  */
-export function readTlsFiles({ tlsCert, tlsKey }: ServeOptions): TlsOptions | undefined {
-  if (tlsCert === undefined || tlsKey === undefined) return undefined;
-  return {
-    cert: readPem("--tls-cert", tlsCert, "a certificate", (pem) => new X509Certificate(pem)),
-    key: readPem("--tls-key", tlsKey, "a private key that is not encrypted", createPrivateKey),
-  };
+export class Certificate {
+  readonly #certFile: string;
+  readonly #keyFile: string;
+  #server: Pick<PlantServer, "replaceCertificate"> | undefined;
+  #looking: NodeJS.Timeout | undefined;
+  #reported: readonly string[] = [];
+  /** In use. */
+  tls: TlsOptions & { readonly cert: Buffer; readonly key: Buffer };
+
+  /** @throws Error naming the file that cannot be read, or is no certificate or key. */
+  constructor(certFile: string, keyFile: string) {
+    this.#certFile = certFile;
+    this.#keyFile = keyFile;
+    this.tls = this.#read();
+  }
+
+  /** `undefined` if no files are named. @throws like the constructor. */
+  static open({ tlsCert, tlsKey }: ServeOptions): Certificate | undefined {
+    return tlsCert && tlsKey ? new Certificate(tlsCert, tlsKey) : undefined;
+  }
+
+  /** In milliseconds since 1970. */
+  get expiresAt(): number {
+    return Date.parse(new X509Certificate(this.tls.cert).validTo);
+  }
+
+  /** @throws Error if the files cannot be read, or do not fit each other: the pair in use stays. */
+  reload(): void {
+    const tls = this.#read();
+    this.#server?.replaceCertificate(tls);
+    this.tls = tls;
+    report({ level: "info", event: "reloaded", message: "read the certificate again" });
+  }
+
+  /** Gives changed files to this server from now on. Keeps no process alive. */
+  follow(server: Pick<PlantServer, "replaceCertificate">): void {
+    this.#server = server;
+    this.#look();
+    this.#looking = setInterval(() => this.#look(), LOOK_MS).unref();
+  }
+
+  close(): void {
+    clearInterval(this.#looking);
+  }
+
+  #look(): void {
+    const faults = [this.#update(), this.#judgeEnd()].filter((fault) => fault !== undefined);
+    for (const fault of faults) if (!this.#reported.includes(fault)) publishWarning(fault);
+    this.#reported = faults;
+  }
+
+  #update(): string | undefined {
+    try {
+      const { cert, key } = this.#read();
+      if (!cert.equals(this.tls.cert) || !key.equals(this.tls.key)) this.reload();
+      return undefined;
+    } catch (error) {
+      return `keeping the certificate that is in use: ${(error as Error).message}`;
+    }
+  }
+
+  #judgeEnd(): string | undefined {
+    const leftMs = this.expiresAt - Date.now();
+    const { validTo } = new X509Certificate(this.tls.cert);
+    const ends = `the certificate "${this.#certFile}" ${leftMs > 0 ? "ends" : "has expired"}`;
+    return leftMs <= WARN_MS ? `${ends} on ${validTo}: renew it` : undefined;
+  }
+
+  #read() {
+    return {
+      cert: readPem(
+        "--tls-cert",
+        this.#certFile,
+        "a certificate",
+        (pem) => new X509Certificate(pem),
+      ),
+      key: readPem(
+        "--tls-key",
+        this.#keyFile,
+        "a private key that is not encrypted",
+        createPrivateKey,
+      ),
+    };
+  }
 }
 
 function readPem(

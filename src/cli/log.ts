@@ -12,7 +12,16 @@ import { styleText } from "node:util";
 import { publishWarning, type RequestMessage, subscribe } from "../core/channels.ts";
 import { cut, encodeJsonString, escapeControls } from "../core/text.ts";
 import { type Format as FormatOf, LineWriter } from "./line-writer.ts";
-import { count, LEVELS, type Level, type Notice, printNotice, report, reportTo } from "./output.ts";
+import {
+  count,
+  LEVELS,
+  type Level,
+  type Notice,
+  printNotice,
+  priorityOf,
+  report,
+  reportTo,
+} from "./output.ts";
 
 export const LOG_FORMATS = ["json", "text", "off"] as const;
 
@@ -33,7 +42,7 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
     reportTo((notice) => notice.level === "error" && printNotice(notice));
     return;
   }
-  const make = format === "json" ? jsonFormat : textFormat;
+  const make = withPriority(format === "json" ? jsonFormat : textFormat);
   const writer = new LineWriter<LogEvent>(openStandardError(), orFault(make), (lines) => {
     const message = `dropped ${count(lines, "line")} of this log: there was no room for them`;
     return { level: "warn", event: "log-dropped", message, fields: { lines } };
@@ -42,6 +51,12 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
   reportTo((notice) => isWanted(notice.level) && writer.write(notice));
   if (isWanted("info")) subscribe("plant-store:request", limitRefusals(writer));
   process.once("exit", () => writer.end());
+}
+
+/** Requests are info, as in their JSON. */
+function withPriority(format: Format): Format {
+  if (priorityOf("info") === "") return format;
+  return (event, time) => priorityOf("level" in event ? event.level : "info") + format(event, time);
 }
 
 /** How many requests without a good token are logged in a second. */

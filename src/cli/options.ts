@@ -90,7 +90,7 @@ export const TRUSTED_PROXY: Option<BlockList> = {
 
 export const TLS_CERT = textOption(
   "FILE",
-  "serve HTTPS with this certificate (PEM, followed by its intermediates); SIGHUP reloads it",
+  "serve HTTPS with this certificate (PEM, followed by its intermediates); a changed file is taken within a minute",
 );
 
 export const JSON_OUTPUT = switchOption("print JSON lines instead of a table");
@@ -149,18 +149,22 @@ export function numbers<Name extends NumberOptionName>(
 const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };
 type Unit = keyof typeof UNIT_MS;
 
-/** A time in the future, in milliseconds since 1970. */
+/** Of ISO 8601: a date, and a time of that day if it names its zone. */
+const DATE_TIME = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/;
+
+/** A time in the future, in milliseconds since 1970. A date is the end of that day, UTC. */
 export const EXPIRES: Option<number> = {
   placeholder: "TIME",
-  help: "when the token expires, such as 90d or 2030-01-31; if not given, never",
+  help: "when the token expires, such as 90d, 2030-01-31 (its end, UTC) or 2030-01-31T12:00Z; if not given, never",
   expected:
-    "a time in the future: a number and s, m, h, d or w, such as 90d, or a date, such as 2030-01-31",
+    "a time in the future: a number and s, m, h, d or w, such as 90d, a date, such as 2030-01-31, or a time with its zone, such as 2030-01-31T12:00Z",
   parse: (text) => {
     const [, amount, unit] = /^([1-9][0-9]{0,5})([smhdw])$/.exec(text) ?? [];
     if (amount !== undefined) return Date.now() + Number(amount) * UNIT_MS[unit as Unit];
-    const midnight = Date.parse(`${text}T00:00Z`);
-    // Throws if the text is no date. Date.parse makes 3 March of 31 February.
-    const isDay = new Date(midnight).toISOString().startsWith(`${text}T`);
-    return isDay && midnight > Date.now() ? midnight : undefined;
+    const [, day, time] = DATE_TIME.exec(text) ?? [];
+    // Throws if there is no such month. Date.parse makes 3 March of 31 February.
+    const isDay = new Date(`${day}T00:00Z`).toISOString().startsWith(`${day}T`);
+    const at = Date.parse(time === undefined ? `${day}T23:59:59.999Z` : text);
+    return isDay && at > Date.now() ? at : undefined;
   },
 };

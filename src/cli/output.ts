@@ -1,6 +1,6 @@
 /**
  * What the program prints. Results, and the line of a server that is ready, go to standard output.
- * Everything else goes to standard error, one line each. All are without control characters, except
+ * Everything else goes to standard error, one line each, under journald with its priority. All are without control characters, except
  * stored lines, which a pipe or a file gets as they are.
  */
 import { fstatSync, writeFileSync } from "node:fs";
@@ -25,6 +25,22 @@ export interface Notice {
 }
 
 const STDOUT = 1;
+
+/** journald takes the priority of a line from its beginning (sd-daemon(3)). */
+const PRIORITIES = { error: "<3>", warn: "<4>", info: "<6>" };
+
+/** What a line on standard error begins with: under journald its priority, else nothing. */
+export const priorityOf = isJournal() ? (level: Level) => PRIORITIES[level] : () => "";
+
+/** Whether standard error is the socket that systemd has named. */
+function isJournal(): boolean {
+  try {
+    const { dev, ino } = fstatSync(2, { bigint: true });
+    return process.env.JOURNAL_STREAM === `${dev}:${ino}`;
+  } catch {
+    return false; // it is closed
+  }
+}
 
 /**
  * What was printed to standard output last. It decides whether a failed write is a failure: the reader
@@ -149,9 +165,22 @@ export function printMessage(message: string): void {
   report({ level: "info", event: "message", message });
 }
 
+/** How many refused lines are named; the others are counted. */
+const NAMED_MAX = 20;
+
+/** Names a refused line. @param refused how many there are so far, with this one. */
+export function printRefused(refused: number, line: number, reason: string): void {
+  if (refused <= NAMED_MAX) printMessage(`refused line ${line}: ${reason}`);
+}
+
+/** Counts the refused lines that were not named. */
+export function printMoreRefused(refused: number): void {
+  if (refused > NAMED_MAX) printMessage(`refused ${count(refused - NAMED_MAX, "more line")}`);
+}
+
 export function printNotice({ level, message }: Notice): void {
   const label = level === "warn" ? "warning: " : "";
-  process.stderr.write(`plant-store: ${label}${escapeControls(message)}\n`);
+  process.stderr.write(`${priorityOf(level)}plant-store: ${label}${escapeControls(message)}\n`);
 }
 
 /**

@@ -3,6 +3,7 @@
  * an exit status. Exits once all output is written, because a channel to a parent process (pm2) would keep
  * the process alive.
  */
+import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import {
   type Command,
@@ -11,13 +12,24 @@ import {
   describeProgram,
   type ExitStatus,
   findCommand,
+  isServiceLink,
   readArgs,
+  type Setting,
   UsageError,
   VERSION,
+  variableOf,
 } from "./command.ts";
 import { becomeOwner } from "./data-folder.ts";
 import { nameFault } from "./log.ts";
-import { flushOutputs, printListing, report, reportWarnings, watchOutputs } from "./output.ts";
+import {
+  count,
+  flushOutputs,
+  printListing,
+  printMessage,
+  report,
+  reportWarnings,
+  watchOutputs,
+} from "./output.ts";
 
 /** The commands of each file, in the order of the help, and the first words of their names. */
 const FILES: readonly {
@@ -70,7 +82,32 @@ async function main(typed: readonly string[]): Promise<ExitStatus> {
   if (wantsHelp) return print(describeCommand(command));
   const isDatabase = options.database !== undefined || options.databaseFile !== undefined;
   if (options.data !== undefined && !isDatabase && !command.becomesOwner) becomeOwner(options.data);
-  return (await command.run(args, options, settings)) ?? 0;
+  const reportIgnored = options.data === undefined ? () => {} : await findIgnored(settings);
+  const running = command.run(args, options, settings);
+  reportIgnored(); // now: `serve` has started its log
+  return (await running) ?? 0;
+}
+
+/** Finds the variables with our prefix that no option has. @returns a function that reports them. */
+async function findIgnored(settings: readonly Setting[]): Promise<() => void> {
+  const ours = Object.keys(process.env).filter((name) => name.startsWith("PLANT_STORE_"));
+  const links = ours.filter((name) => isServiceLink(name, process.env[name]));
+  const variables = new Set([...links, ...settings.map(({ name }) => variableOf(name))]);
+  const isUnknown = (name: string) => !variables.has(name);
+  if (ours.some(isUnknown)) {
+    const options = (await loadCommands()).flatMap((command) => Object.keys(command.options));
+    for (const name of options) variables.add(variableOf(name));
+  }
+  const unknown = ours.filter(isUnknown);
+  return () => {
+    if (links.length > 0) {
+      const some = `ignoring ${count(links.length, "variable")} of a Kubernetes Service, such as ${links[0]}`;
+      printMessage(`${some}; enableServiceLinks: false in the pod leaves them out`);
+    }
+    if (unknown.length > 0) {
+      publishWarning(`ignoring ${unknown.join(", ")}: no option has such a variable; see --help`);
+    }
+  };
 }
 
 /** Whether this user may not open a file or a folder. To run the command again would not help. */

@@ -23,9 +23,9 @@ import { type Backend, openBackend, readFreeBytes } from "./backend.ts";
 import { defineCommand, type ExitStatus, PROGRAM, type Setting, VERSION } from "./command.ts";
 import { becomeOwner } from "./data-folder.ts";
 import { isDatabase } from "./database.ts";
-import { describeListenError, readTlsFiles } from "./endpoint.ts";
-import { startLog } from "./log.ts";
-import { announce, count, describeProgress, printLines, report } from "./output.ts";
+import { Certificate, describeListenError } from "./endpoint.ts";
+import { jsonFormat, startLog } from "./log.ts";
+import { announce, count, describeProgress, type Notice, printLines, report } from "./output.ts";
 import { checkMatch, describeConfig, SERVE_OPTIONS, type ServeOptions } from "./serve-options.ts";
 import { onReloadSignal, stopSignal, takeListeningSocket, waitForSignal } from "./supervisor.ts";
 
@@ -53,19 +53,15 @@ async function serveUntil(
   const fd = takeListeningSocket(settings);
   const data = isDatabase(options) ? undefined : options.data;
   if (data !== undefined) becomeOwner(data);
-  let tls = readTlsFiles(options);
-  const status = new ServeStatus(data);
+  const certificate = Certificate.open(options);
+  const status = new ServeStatus(data, certificate);
   const admin = startAdmin(options, status);
   // Awaited after the store is open: a second server must report the lock, not the address in use.
   admin.catch(() => {});
   let backend: Backend | undefined;
   let server: PlantServer | undefined;
   let exitStatus: ExitStatus = 0;
-  const reload = () => {
-    tls = readTlsFiles(options);
-    if (tls !== undefined) server?.replaceCertificate(tls);
-  };
-  onReloadSignal(tls && reload); // from the beginning: the signal must not end a long start
+  onReloadSignal(certificate && (() => certificate.reload())); // from the beginning: the signal must not end a long start
   try {
     backend = await openBackend(options, settings, stop, (bytes, total) =>
       status.reading(bytes, total),
@@ -74,13 +70,16 @@ async function serveUntil(
     const adminUrl = (await admin)?.url;
     stop.throwIfAborted(); // from now on a signal drains
     const stopped = new Promise((resolve) => stop.addEventListener("abort", resolve));
-    server = await startServer(options, { fd, tls, plants, tokens });
+    server = await startServer(options, { fd, tls: certificate?.tls, plants, tokens });
+    certificate?.follow(server);
     status.phase = "ready";
     status.backend = backend;
-    const welcome = options.firstToken ? await introduce(server.url, backend) : [];
+    const first = options.firstToken ? { token: await backend.createFirstToken() } : undefined;
+    const { url } = server;
+    const listening = describeListening({ url, admin: adminUrl, plants: plants.status().plants });
     // In one write: a program that waits for the ready line also finds the token.
-    announce([`plant-store listening on ${server.url}`, ...welcome]);
-    reportListening({ url: server.url, admin: adminUrl, plants: plants.status().plants });
+    announce(process.stdout.isTTY ? introduce(url, first) : encodeReady(listening, first));
+    report(listening);
     // Watched until the store is closed, because a sync during the drain may fail, too.
     const failed = backend.failed.then(({ cause, message }) => {
       exitStatus = 1;
@@ -97,6 +96,7 @@ async function serveUntil(
     if (error !== stop.reason) throw error;
     report({ level: "info", event: "stopped", message: "stopped before it was ready" });
   } finally {
+    certificate?.close();
     await server?.close(options.drainTimeoutMs);
     await backend?.close();
     if (server !== undefined) report({ level: "info", event: "stopped", message: "stopped" });
@@ -139,34 +139,47 @@ async function startServer(options: ServeOptions, parts: Parts): Promise<PlantSe
   });
 }
 
-function reportListening(server: {
+function describeListening(server: {
   url: string;
   admin: string | undefined;
   plants: number | undefined;
-}): void {
+}): Notice {
   const status = server.admin === undefined ? "" : `; status at ${server.admin}`;
   const stored = server.plants === undefined ? "" : `, ${count(server.plants, "plant")} stored`;
   const message = `listening on ${server.url}${stored}${status}`;
   const fields = { ...server, version: VERSION, pid: process.pid };
-  report({ level: "info", event: "listening", message, fields });
+  return { level: "info", event: "listening", message, fields };
 }
 
-/**
- * Creates the first token after the server listens. Returns lines that show how to use it; they hold
- * the token, so they are for standard output and never for a log.
- */
-async function introduce(url: string, { createFirstToken }: Backend): Promise<string[]> {
-  const token = await createFirstToken();
-  if (token === undefined) {
-    return [`a token exists already; "${PROGRAM} token create NAME" makes another`];
-  }
+/** The outcome of `--first-token`: no token if there is a live one. */
+type FirstToken = { readonly token: string | undefined } | undefined;
+
+const TOKEN_EXISTS = `a token exists already; "${PROGRAM} token create NAME --scope write --scope read" makes another`;
+const TOKEN_CREATED = "created a token, shown only now";
+
+/** What a program reads that starts the server: records as in the log. Never log the second: it holds the token. */
+function encodeReady(listening: Notice, first: FirstToken): string[] {
+  const ready = jsonFormat(listening, Date.now());
+  if (first === undefined) return [ready];
+  const { token = null } = first;
+  const message = token === null ? TOKEN_EXISTS : TOKEN_CREATED;
+  const time = new Date().toISOString();
+  return [ready, JSON.stringify({ time, level: "info", event: "first_token", message, token })];
+}
+
+/** The same for people at a terminal, with commands that use the token. */
+function introduce(url: string, first: FirstToken): string[] {
+  const ready = `plant-store listening on ${url}`;
+  if (first === undefined) return [ready];
+  if (first.token === undefined) return [ready, TOKEN_EXISTS];
   const address = `${url}/plants`.replaceAll("'", "'\\''"); // a base path may hold quotes
-  const authorization = `-H 'Authorization: Bearer ${token}'`;
+  const authorization = `-H 'Authorization: Bearer ${first.token}'`;
   const create =
     `curl -X POST '${address}' ${authorization} -H 'Content-Type: application/json' ` +
     `-d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'`;
   return [
-    "created a token, shown only now; create a plant with it, and list all plants:",
+    ready,
+    `${TOKEN_CREATED}; create a plant with it, and list all plants:`,
     "",
     `  ${create}`,
     "",
@@ -183,13 +196,15 @@ export class ServeStatus implements Status {
   phase: ServiceState = "starting";
   backend: Backend | undefined;
   readonly #data: string | undefined;
+  readonly #certificate: Certificate | undefined;
   #progress: StartProgress | undefined;
   /** When the start logs its progress; infinite once it has. */
   #reportAt: number | undefined;
 
   /** @param data the data directory, which need not exist yet; `undefined` for a database. */
-  constructor(data: string | undefined) {
+  constructor(data: string | undefined, certificate?: Certificate) {
     this.#data = data;
+    this.#certificate = certificate;
   }
 
   /** Receives how many bytes of the log were read. A long start logs this once. */
@@ -223,6 +238,10 @@ export class ServeStatus implements Status {
 
   tokens(): readonly TokenStatus[] {
     return this.backend?.tokens.list() ?? [];
+  }
+
+  certificateExpiresAt(): number | undefined {
+    return this.#certificate?.expiresAt;
   }
 
   folder(): string | undefined {

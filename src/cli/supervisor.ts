@@ -7,7 +7,6 @@ import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { type Setting, UsageError } from "./command.ts";
-import { report } from "./output.ts";
 
 /** SD_LISTEN_FDS_START in sd_listen_fds(3). */
 const FIRST_LISTEN_FD = 3;
@@ -88,7 +87,6 @@ export function onReloadSignal(reload: (() => void) | undefined): void {
     if (reload === undefined) return;
     try {
       reload();
-      report({ level: "info", event: "reloaded", message: "read the certificate again" });
     } catch (error) {
       publishWarning(`keeping the certificate that is in use: ${(error as Error).message}`);
     }

@@ -29,7 +29,7 @@ import { defineCommand, type Setting, UsageError } from "./command.ts";
 import { becomeOwner } from "./data-folder.ts";
 import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
-import { count, formatTable, printLines, printMessage } from "./output.ts";
+import { formatTable, printLines, printMessage, printMoreRefused, printRefused } from "./output.ts";
 
 const tokenCreate = defineCommand({
   name: "token create",
@@ -220,22 +220,18 @@ function readTokenFile(file: string): string {
   }
 }
 
-/** How many refused lines are named. */
-const NAMED_MAX = 20;
-
 function parseTokens(lines: string): TokenRecord[] | undefined {
   let refused = 0;
   const records = lines.split("\n").flatMap((line, at) => {
     try {
       return line.trim() === "" ? [] : [parseToken(line)];
     } catch (error) {
-      refused++;
-      if (refused <= NAMED_MAX) printMessage(`refused line ${at + 1}: ${(error as Error).message}`);
+      printRefused(++refused, at + 1, (error as Error).message);
       return [];
     }
   });
   if (refused === 0) return records;
-  if (refused > NAMED_MAX) printMessage(`refused ${count(refused - NAMED_MAX, "more line")}`);
+  printMoreRefused(refused);
   printMessage("nothing was imported: expected lines that token export has printed");
   return undefined;
 }

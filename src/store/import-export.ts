@@ -70,8 +70,8 @@ export interface ImportReport {
 }
 
 export interface ImportOptions {
-  /** Receives the reason why a line was refused; lines count from 1. */
-  readonly onRefused?: (line: number, reason: string) => void;
+  /** Receives the reason why a line was refused, and its bytes; lines count from 1. */
+  readonly onRefused?: (line: number, reason: string, record: Buffer) => void;
   /** Receives how many bytes and lines were processed so far. */
   readonly onProgress?: (bytes: number, lines: number) => void;
 }
@@ -102,7 +102,7 @@ const LINE_FAULTS: readonly string[] = [
  * durable, so run it again.
  */
 export async function importPlants(
-  plants: PlantService,
+  plants: Pick<PlantService, "create">,
   text: AsyncIterable<Buffer>,
   { onRefused, onProgress }: ImportOptions = {},
 ): Promise<ImportReport> {
@@ -120,7 +120,7 @@ export async function importPlants(
       if (typeof outcome === "string") report[outcome]++;
       else if (LINE_FAULTS.includes(outcome.code)) {
         report.refused++;
-        onRefused?.(line, outcome.message);
+        onRefused?.(line, outcome.message, record);
       } else throw outcome;
     }
     onProgress?.(block.offset + block.bytes.length, positionAfter(block).line - 1);
@@ -130,7 +130,7 @@ export async function importPlants(
 
 /** Creates a plant, or returns the error that refuses it. */
 async function tryCreate(
-  plants: PlantService,
+  plants: Pick<PlantService, "create">,
   record: Buffer,
 ): Promise<CreateOutcome | PlantStoreError> {
   try {

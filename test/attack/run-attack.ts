@@ -116,7 +116,7 @@ async function startServer(
     end = `${signal ?? `status ${status}`} ${cause}`.trim();
   });
   const ready = await new Lines(child).next();
-  const port = /^plant-store listening on \S+:(\d+)$/.exec(ready ?? "")?.[1];
+  const port = /"event":"listening".*"url":"[^"]+:(\d+)"/.exec(ready ?? "")?.[1];
   if (port === undefined) {
     child.kill("SIGKILL");
     return undefined;

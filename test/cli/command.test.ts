@@ -73,7 +73,32 @@ for (const [words, expected] of NOT_FOUND) {
     const got = words.slice(0, 2).join(" ");
     assert.throws(
       () => findCommand(words, COMMANDS),
-      new UsageError(`expected one of: ${expected}; got "${got}"`),
+      ({ message }: Error) => message.startsWith(`expected one of: ${expected}; got "${got}"`),
+    );
+  });
+}
+
+const NEAREST: readonly [words: string[], nearest: string | undefined][] = [
+  [["rset"], "rest"],
+  [["di"], "dig"],
+  [["digg", "7"], "dig"],
+  [["Rest"], "rest"],
+  [["bed", "ad", "7"], "bed add"],
+  [["bde", "remove"], "bed remove"],
+  [["bed", "remvoe"], "bed remove"],
+  [["bed", "water"], undefined],
+  [["water"], undefined],
+  [[""], undefined],
+];
+
+for (const [words, nearest] of NEAREST) {
+  test(`findCommand() suggests ${nearest} in place of "${words.join(" ")}"`, () => {
+    assert.throws(
+      () => findCommand(words, COMMANDS),
+      ({ message }: Error) => {
+        assert.equal(/"; did you mean "(.*)"\?$/.exec(message)?.[1], nearest);
+        return true;
+      },
     );
   });
 }

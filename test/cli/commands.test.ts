@@ -127,7 +127,7 @@ test("token create takes each scope and an expiry, and refuses a name that is ta
     name: "a.b_c@d-1",
     scopes: ["write", "read"],
     state: "live",
-    expires: "2999-12-31T00:00:00.000Z",
+    expires: "2999-12-31T23:59:59.999Z",
   });
   assert.ok(Math.abs(Date.parse(created) - Date.now()) < 3_600_000, created);
 });

@@ -8,6 +8,7 @@ import { PlantStore } from "../../src/index.ts";
 import { isSound, verifyLog } from "../../src/tools.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { runToEnd } from "../support/run.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
 import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
@@ -433,6 +434,72 @@ describe("import and export", AT_ONCE, () => {
   test("import of a file that has no lines ends with 3", async (t) => {
     const { status, stdout } = await runCli(["import", "/dev/zero", "--data", makeFolder(t)]);
     assert.deepEqual([status, stdout], [3, ""]);
+  });
+
+  test("import --dry-run stores nothing, and says what would be created and refused", async (t) => {
+    const data = await prepare(t, A);
+    const store = await openStore(t, data); // a server may run
+    const before = snapshot(data);
+    const text = `${A}${B}${B}x\n{"id":2,"name":"other"}\n{"id":1,"name":"other"}\n`;
+    const args = ["import", "-", "--dry-run", "--data", data];
+    const end = await runCli(args, { stdin: text });
+    assert.equal(end.status, 3);
+    assert.match(end.stdout, /create 1, already stored 2, would refuse 3;/);
+    for (const line of [4, 5, 6]) assert.match(end.stderr, new RegExp(`refused line ${line}: `));
+    assert.deepEqual(snapshot(data), before);
+
+    await store.close();
+    const real = await runCli(["import", "-", "--data", data], { stdin: text });
+    assert.match(real.stdout, /^created 1, already stored 2, refused 3$/m);
+    assert.equal(real.stderr, end.stderr);
+  });
+
+  test("import --dry-run into a folder without a log makes nothing, and refuses a damaged one", async (t) => {
+    const source = await prepare(t, A + B);
+    const run = (data: string) => runCli(["import", source, "--dry-run", "--data", data]);
+    const [empty, missing] = [makeFolder(t), join(makeFolder(t), "data")];
+    for (const data of [empty, missing]) {
+      const { status, stdout, stderr } = await run(data);
+      assert.deepEqual([status, stderr], [0, ""]);
+      assert.match(stdout, /create 2, already stored 0, would refuse 0;/);
+    }
+    assert.deepEqual([readdirSync(empty), existsSync(missing)], [[], false]);
+    assert.equal((await run(await prepare(t, A, `${A}x\n`))).status, 3);
+  });
+
+  test("import names the first 20 refused lines, and counts the others", async (t) => {
+    const args = ["import", "-", "--data", makeFolder(t)];
+    const { stdout, stderr } = await runCli(args, { stdin: "{}\n".repeat(23) });
+    const lines = stderr.trimEnd().split("\n");
+    assert.equal(lines.length, 21);
+    assert.match(lines[19] ?? "", /refused line 20: /);
+    assert.match(lines[20] ?? "", /refused 3 more lines$/);
+    assert.match(stdout, /refused 23$/m);
+  });
+
+  const FORMATS: readonly [format: string, text: string, advice: string | undefined][] = [
+    ["an array in one line", `[${A.trimEnd()}]\n`, "jq -c '.[]' FILE"],
+    ["an array over several lines", `[\n  ${A.trimEnd()},\n  ${B}]\n`, "jq -c '.[]' FILE"],
+    ["CSV", "id,name\n7,Fern\n", "got CSV"],
+    ["ids as strings", '{"id":"7","name":"Fern"}\n', "FILE removes them"],
+    ["a line that is no plant", '{"id":7}\n', undefined],
+  ];
+  for (const [format, text, advice] of FORMATS) {
+    test(`import of ${format}: ${advice ?? "no advice"}`, async (t) => {
+      const end = await runCli(["import", "-", "--data", makeFolder(t)], { stdin: text });
+      const advices = end.stderr.split("\n").filter((line) => !/ refused line |^$/.test(line));
+      assert.deepEqual([end.status, advices.length], [3, advice === undefined ? 0 : 1]);
+      if (advice !== undefined) assert.ok(advices[0]?.includes(advice), end.stderr);
+    });
+  }
+
+  test("the advice for ids as strings makes lines that can be imported, with every digit", async (t) => {
+    const file = join(makeFolder(t), "plants.jsonl");
+    writeFileSync(file, '{"id": "-9223372036854775808","name":"Fern"}\n');
+    const { stderr } = await runCli(["import", file, "--data", makeFolder(t)]);
+    const line = /sed .* FILE/.exec(stderr)?.[0].replace("FILE", file) ?? "";
+    const { stdout } = await runToEnd(["sh", "-c", line]);
+    assert.equal(stdout, '{"id":-9223372036854775808,"name":"Fern"}\n');
   });
 
   test("import of a missing file ends with 1 and makes no store", async (t) => {

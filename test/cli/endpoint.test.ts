@@ -2,6 +2,11 @@ import assert from "node:assert/strict";
 import { copyFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { createSecureContext } from "node:tls";
+import { encodeMetrics } from "../../src/admin/metrics.ts";
+import { Sources } from "../../src/admin/status.ts";
+import { Certificate } from "../../src/cli/endpoint.ts";
+import { ServeStatus } from "../../src/cli/serve.ts";
 import { createToken } from "../../src/index.ts";
 import { ask } from "../support/admin.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
@@ -11,7 +16,7 @@ import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
-import { TIMEOUT, until } from "../support/watch.ts";
+import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 
 describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
   test("SIGHUP reloads it: new connections get it, open ones stay open, and an invalid one changes nothing", async (t) => {
@@ -57,6 +62,73 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     await serves(open);
     await serves(fresh);
     assert.equal((await server.stop()).status, 0);
+  });
+
+  test("changed files are taken within a minute, and a pair that cannot be used is one warning", (t) => {
+    t.mock.timers.enable({ apis: ["setInterval"] });
+    const warnings = collectWarnings(t);
+    const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
+    const files = makeFolder(t);
+    const [cert, key] = [join(files, "cert.pem"), join(files, "key.pem")];
+    copyFileSync(first.certPath, cert);
+    copyFileSync(first.keyPath, key);
+    const certificate = new Certificate(cert, key);
+    const taken: unknown[] = [];
+    certificate.follow({
+      replaceCertificate: (tls) => {
+        createSecureContext(tls); // throws if they do not fit
+        taken.push(tls.cert);
+      },
+    });
+    const passMinute = () => t.mock.timers.tick(60_000);
+    passMinute();
+    assert.deepEqual([taken, warnings.length], [[], 0]);
+
+    copyFileSync(second.certPath, cert); // with the key of the first
+    for (let n = 0; n < 3; n++) passMinute();
+    assert.deepEqual([taken, warnings.length], [[], 1]);
+    rmSync(key);
+    for (let n = 0; n < 3; n++) passMinute();
+    assert.deepEqual([taken, warnings.length], [[], 2]);
+    assert.ok(warnings[1]?.message.includes(`--tls-key "${key}"`), warnings[1]?.message);
+    assert.deepEqual(certificate.tls.cert, first.cert);
+
+    copyFileSync(second.keyPath, key);
+    passMinute();
+    passMinute();
+    assert.deepEqual([taken, warnings.length], [[second.cert], 2]);
+    certificate.close();
+  });
+
+  test("a certificate that ends within 14 days or has ended is a warning, and its end a metric", (t) => {
+    t.mock.timers.enable({ apis: ["setInterval"] });
+    const warnings = collectWarnings(t);
+    const { certPath, keyPath } = makeCertificate(t, "short", "ec", 20);
+    const certificate = new Certificate(certPath, keyPath);
+    const { expiresAt } = certificate;
+    const status = new ServeStatus(undefined, certificate);
+    const metrics = encodeMetrics(new Sources(status, "1.0.0"), undefined);
+    const sample = new RegExp(
+      `^plant_store_tls_certificate_expiry_timestamp_seconds ${expiresAt / 1000}$`,
+      "m",
+    );
+    assert.match(metrics, sample);
+
+    certificate.follow({ replaceCertificate: () => {} });
+    assert.equal(warnings.length, 0);
+    const day = 86_400_000;
+    for (const [left, count, message] of [
+      [14.1 * day, 0, ""],
+      [13.9 * day, 1, "ends on"],
+      [1000, 1, "ends on"],
+      [-1000, 2, "has expired on"],
+    ] as const) {
+      t.mock.method(Date, "now", () => expiresAt - left);
+      t.mock.timers.tick(60_000);
+      assert.equal(warnings.length, count, `${left}`);
+      assert.ok(warnings.length === 0 || warnings.at(-1)?.message.includes(message));
+    }
+    certificate.close();
   });
 
   test("files that are missing or do not fit each other: status 1 and one line", async (t) => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
@@ -11,6 +12,7 @@ import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
+import { PROGRAM } from "../support/program.ts";
 import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 import { until } from "../support/watch.ts";
 
@@ -69,6 +71,35 @@ test("--log text is for people, --log-level warn leaves requests out, --log off 
   );
   assert.deepEqual(await run("--log-level", "warn"), []);
   assert.deepEqual(await run("--log", "off"), []);
+});
+
+test("under journald every line begins with its priority", async (t) => {
+  const folder = makeFolder(t);
+  const journal = openSync(join(makeFolder(t), "journal"), "a+");
+  t.after(() => closeSync(journal));
+  const { dev, ino } = fstatSync(journal);
+  const run = async (isJournal: boolean, ...words: string[]) => {
+    ftruncateSync(journal);
+    const env = {
+      ...process.env,
+      JOURNAL_STREAM: `${dev}:${ino + Number(!isJournal)}`,
+      PLANT_STORE_X: "",
+    };
+    const args = [PROGRAM, ...words, "--data", folder];
+    const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", journal] });
+    t.after(() => child.kill("SIGKILL"));
+    if (words[0] === "serve") child.stdout?.once("data", () => child.kill());
+    await once(child, "close");
+    return readFileSync(`/proc/self/fd/${journal}`, "utf8").trimEnd().split("\n");
+  };
+  const priorities = (lines: string[]) =>
+    lines.map((line) => /^<\d>(?=plant|{"time|\d\d:)/.exec(line)?.[0]);
+  for (const format of ["json", "text"]) {
+    const lines = await run(true, "serve", "--port", "0", "--log", format);
+    assert.deepEqual(priorities(lines), ["<4>", "<6>", "<6>", "<6>"], lines.join("\n"));
+  }
+  assert.deepEqual(priorities(await run(true, "import", "none")), ["<4>", "<3>"]);
+  assert.match((await run(false, "import", "none")).join("\n"), /^plant-store: .*\nplant-store: /);
 });
 
 test("at a terminal the log is coloured text", NEEDS_TERMINAL, async (t) => {

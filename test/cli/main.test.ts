@@ -8,7 +8,7 @@ import { VERSION } from "../../src/cli/command.ts";
 import { SERVE_OPTIONS } from "../../src/cli/serve-options.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { messagesOf } from "../support/messages.ts";
+import { logLinesOf, messagesOf } from "../support/messages.ts";
 import { PROGRAM } from "../support/program.ts";
 import { type Finished, finish, runToEnd } from "../support/run.ts";
 import { writeLog } from "../support/stores.ts";
@@ -78,6 +78,40 @@ describe("wrong usage is one line on standard error, with status 2", AT_ONCE, ()
       assert.ok(end.stderr.includes(named), end.stderr);
     });
   }
+});
+
+test("variables that Kubernetes sets for a Service are ignored, with one line for all", async (t) => {
+  const env = {
+    PLANT_STORE_PORT: "tcp://10.0.0.7:8080",
+    PLANT_STORE_PORT_8080_TCP: "tcp://10.0.0.7:8080",
+    PLANT_STORE_PORT_8080_TCP_ADDR: "10.0.0.7",
+    PLANT_STORE_SERVICE_HOST: "10.0.0.7",
+    PLANT_STORE_SERVICE_PORT: "8080",
+    PLANT_STORE_SERVICE_PORT_HTTP: "8080",
+    PLANT_STORE_ADMIN_SERVICE_HOST: "10.0.0.8",
+    PLANT_STORE_ADMIN_PORT: "udp://10.0.0.8:9180",
+  };
+  const server = await startServer(t, ["--data", makeFolder(t)], { env });
+  const { status, stderr } = await server.stop();
+  const about = logLinesOf(stderr).filter(({ message }) => /enableServiceLinks/.test(`${message}`));
+  assert.equal(status, 0);
+  assert.match(`${about[0]?.message}`, /8 variables .*PLANT_STORE_/);
+  assert.deepEqual([about.length, messagesOf(stderr)], [1, []]);
+
+  const config = await runCli(["serve", "--print-config"], { env });
+  assert.match(config.stdout, /^port +8080 +default$/m);
+});
+
+test("a variable with our prefix that no option has is named in a warning, without its value", async (t) => {
+  const env = { PLANT_STORE_DATA_DIR: "/secret", PLANT_STORE_KEEP: "3", PLANT_STORE_LOGLEVEL: "x" };
+  const data = makeFolder(t);
+  const server = await startServer(t, ["--data", data], { env });
+  const [warning = "", ...others] = messagesOf((await server.stop()).stderr);
+  assert.match(warning, /PLANT_STORE_DATA_DIR, PLANT_STORE_LOGLEVEL:/);
+  assert.doesNotMatch(warning, /KEEP|secret/);
+  assert.deepEqual(others, []);
+  const list = await runCli(["token", "list", "--data", data], { env });
+  assert.deepEqual([list.status, list.stderr], [0, `plant-store: warning: ${warning}\n`]);
 });
 
 test("no command at all is wrong usage, and shows the help on standard error", async () => {
@@ -193,12 +227,13 @@ test("export ends with status 1 and one line if only a part fits into its standa
 
 test("messages into a pipe that is read late are whole before the command ends", async (t) => {
   const lines = 50_000; // their messages are more than a pipe holds
-  const child = spawn(process.execPath, [PROGRAM, "import", "-", "--data", makeFolder(t)]);
+  const folder = makeFolder(t);
+  writeLog(folder, "x\n".repeat(lines));
+  const child = spawn(process.execPath, [PROGRAM, "verify", "--data", folder]);
   t.after(() => child.kill("SIGKILL"));
   child.stderr.pause();
-  child.stdin.end("x\n".repeat(lines));
   const [result] = await once(child.stdout.setEncoding("utf8"), "data");
-  assert.match(result, /\b50000\n$/);
+  assert.match(result, /^damaged +50000$/m);
   const finished = finish(child);
   child.stderr.resume();
   const { status, stderr } = await finished;

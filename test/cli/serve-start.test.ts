@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
 import net, { type AddressInfo } from "node:net";
@@ -9,13 +9,15 @@ import { promisify } from "node:util";
 import { readArgs, UsageError } from "../../src/cli/command.ts";
 import { serve } from "../../src/cli/serve.ts";
 import { createToken, listTokens, NUMBER_OPTIONS, type NumberOptionName } from "../../src/index.ts";
-import { type RunningServer, runCli, startServer } from "../support/cli.ts";
+import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { messagesOf } from "../support/messages.ts";
+import { type LogLine, logLinesOf, messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import type { Finished } from "../support/run.ts";
 import { send } from "../support/service.ts";
 import { readLog } from "../support/stores.ts";
+import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
+import { until } from "../support/watch.ts";
 
 /** A run mostly waits for its process to start, so several run at once. */
 const AT_ONCE = { concurrency: 4 };
@@ -126,9 +128,26 @@ for (const [option, good, bad] of VALUES) {
   });
 }
 
+/** Starts a server at a terminal, and returns what it shows once it is ready. */
+async function showAtTerminal(t: TestContext, args: readonly string[]): Promise<string> {
+  const child = spawn("script", terminalArgs(["serve", "--port", "0", "--log", "off", ...args]));
+  t.after(() => child.kill("SIGKILL"));
+  let shown = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    shown += text.replaceAll("\r\n", "\n");
+  });
+  await until("it is ready", () => /^plant-store listening on .*\n[\s\S]*\n$/.test(shown));
+  return shown;
+}
+
 /** A curl line that is printed with the ready line: the first creates, the second lists. */
-function curlLine(server: RunningServer, at = 0): string {
-  return server.stdout().match(/(?<=^ *)curl .*$/gm)?.[at] ?? "";
+function curlLine(shown: string, at = 0): string {
+  return shown.match(/(?<=^ *)curl .*$/gm)?.[at] ?? "";
+}
+
+/** The record of `--first-token`. */
+function firstTokenOf(stdout: string): LogLine | undefined {
+  return logLinesOf(stdout).find(({ event }) => event === "first_token");
 }
 
 function onlyMessage({ stderr }: Finished): string {
@@ -155,14 +174,25 @@ async function runCurlLine(line: string): Promise<string> {
 
 const MONSTERA = '{"name":"Monstera deliciosa","tag":"tropical"}';
 
-test("--first-token prints curl lines that work as printed, once", async (t) => {
+test(
+  "at a terminal --first-token prints curl lines that work as printed",
+  NEEDS_TERMINAL,
+  async (t) => {
+    const folder = join(makeFolder(t), "data");
+    const shown = await showAtTerminal(t, ["--first-token", "--data", folder]);
+    assert.equal(await runCurlLine(curlLine(shown)), MONSTERA);
+    const line = `{"id":1,${MONSTERA.slice(1)}`;
+    assert.equal(readLog(folder), `${line}\n`);
+    assert.equal(await runCurlLine(curlLine(shown, 1)), `[${line}]`);
+  },
+);
+
+test("--first-token prints a record with the token, once", async (t) => {
   const folder = join(makeFolder(t), "data");
   const args = ["--first-token", "--data", folder];
   const server = await startServer(t, args);
-  assert.equal(await runCurlLine(curlLine(server)), MONSTERA);
-  const line = `{"id":1,${MONSTERA.slice(1)}`;
-  assert.equal(readLog(folder), `${line}\n`);
-  assert.equal(await runCurlLine(curlLine(server, 1)), `[${line}]`);
+  const token = firstTokenOf(server.stdout())?.token;
+  assert.equal((await postPlant(server.url, `${token}`, '{"id":1,"name":"a"}')).status, 200);
   const end = await server.stop();
   assert.equal(new Set(end.stdout.match(/\bpst_[\w-]+/g)).size, 1, end.stdout);
   assert.doesNotMatch(end.stderr, /pst_/); // a token must not be logged
@@ -170,6 +200,7 @@ test("--first-token prints curl lines that work as printed, once", async (t) => 
   const again = await startServer(t, args);
   const { stdout, stderr } = await again.stop();
   assert.doesNotMatch(stdout + stderr, /pst_/);
+  assert.equal(firstTokenOf(stdout)?.token, null);
   assert.equal((await listTokens(folder)).length, 1);
 });
 
@@ -196,12 +227,11 @@ test("a start that fails creates no first token, which nobody would have seen", 
   assert.equal(new Set(shown.match(/\bpst_[\w-]+/g)).size, 1, shown);
 });
 
-test("the curl line works with a base path of shell characters", async (t) => {
+test("the curl line works with a base path of shell characters", NEEDS_TERMINAL, async (t) => {
   // All of these are allowed in a path (RFC 3986 section 3.3).
   const basePath = "/it's;$(id)&*!/garden";
   const args = ["--first-token", "--base-path", basePath, "--data", makeFolder(t)];
-  const server = await startServer(t, args);
-  assert.equal(await runCurlLine(curlLine(server)), MONSTERA);
+  assert.equal(await runCurlLine(curlLine(await showAtTerminal(t, args))), MONSTERA);
 });
 
 test("advice names the program as it is called: through npx in a clone", async (t) => {
@@ -214,7 +244,8 @@ test("advice names the program as it is called: through npx in a clone", async (
     const env = { npm_command };
     const server = await startServer(t, ["--first-token", "--data", folder], { env });
     const { stdout } = await server.stop();
-    assert.ok(stdout.includes(`"${name} token create NAME"`), stdout);
+    const advice = `"${name} token create NAME --scope write --scope read"`; // as the first one has
+    assert.ok(`${firstTokenOf(stdout)?.message}`.includes(advice), stdout);
     const { stderr } = await runCli(["serve", "--prot", "1"], { env });
     assert.ok(stderr.includes(`"${name} serve --help"`), stderr);
     assert.ok((await runCli(["--help"], { env })).stdout.includes(`\nUsage: ${name} COMMAND`));

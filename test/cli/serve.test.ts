@@ -1,16 +1,26 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, closeSync, constants, openSync, rmSync, writeSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  rmSync,
+  statfsSync,
+  writeSync,
+} from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
+import { VERSION } from "../../src/cli/command.ts";
 import { createToken } from "../../src/index.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
-import { logLinesOf, messagesOf } from "../support/messages.ts";
+import { type LogLine, logLinesOf, messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { PROGRAM } from "../support/program.ts";
 import { errorNumber } from "../support/service.ts";
@@ -28,18 +38,55 @@ const PATIENT = [
 ];
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
-  test(`${signal}, right after the ready line, ends with status 0, and there was no other output`, async (t) => {
+  test(`${signal}, right after the ready record, ends with status 0, and there was no other output`, async (t) => {
     const server = await startServer(t, ["--data", makeFolder(t), "--log", "off"]);
     assert.notEqual(server.port, 0);
     const end = await server.stop(signal);
-    assert.deepEqual(end, {
-      status: 0,
-      signal: null,
-      stdout: `plant-store listening on http://127.0.0.1:${server.port}\n`,
-      stderr: "",
-    });
+    const { stdout, ...rest } = end;
+    assert.deepEqual(rest, { status: 0, signal: null, stderr: "" });
+    const [{ time, pid, ...ready } = {} as LogLine, ...others] = logLinesOf(stdout);
+    const url = `http://127.0.0.1:${server.port}`;
+    const message = `listening on ${url}, 0 plants stored`;
+    const members = { url, admin: null, plants: 0, version: VERSION };
+    assert.deepEqual(ready, { level: "info", event: "listening", message, ...members });
+    assert.deepEqual([new Date(time).toISOString(), pid, others], [time, server.process.pid, []]);
   });
 }
+
+test("serve names the folder that it made, which may be a typing error", async (t) => {
+  const data = join(makeFolder(t), "dtaa");
+  const start = async () => {
+    const { stderr } = await (await startServer(t, ["--data", data])).stop();
+    return logLinesOf(stderr).filter(({ event }) => event === "message");
+  };
+  const first = await start();
+  const second = await start();
+  assert.deepEqual([first.length, first[0]?.level, second], [1, "info", []]);
+  assert.ok(`${first[0]?.message}`.includes(`made the folder "${data}"`));
+});
+
+const NEEDS_TMPFS = {
+  skip: statfsSync("/dev/shm").type === 0x01021994 ? false : "/dev/shm is no tmpfs",
+};
+
+test("serve warns of a data directory in memory", NEEDS_TMPFS, async (t) => {
+  const data = mkdtempSync("/dev/shm/plant-store-test-");
+  t.after(() => rmSync(data, { recursive: true }));
+  const { stderr } = await (await startServer(t, ["--data", data])).stop();
+  const warnings = logLinesOf(stderr).filter(({ level }) => level === "warn");
+  assert.equal(warnings.length, 1);
+  assert.ok(`${warnings[0]?.message}`.startsWith(`"${data}" is on tmpfs, `), stderr);
+});
+
+const HIDE_PROC = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"];
+const canHide = spawnSync("unshare", [...HIDE_PROC.slice(1), "true"]).status === 0;
+
+test("serve names a missing /proc", { skip: canHide ? false : "needs root" }, async (t) => {
+  const server = await startServer(t, ["--data", makeFolder(t)], { wrapper: HIDE_PROC });
+  const [warning = "", ...others] = messagesOf((await server.stop()).stderr);
+  assert.match(warning, /^\/proc is not mounted: /);
+  assert.deepEqual(others, []);
+});
 
 test("while a server runs, get and list work, and a second serve refuses and names the first", async (t) => {
   const folder = makeFolder(t);

@@ -11,7 +11,7 @@ import { runCli } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
-import { messagesOf } from "../support/messages.ts";
+import { messagesOf, readyUrl } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { PROGRAM } from "../support/program.ts";
 import { moduleArgs, runToEnd } from "../support/run.ts";
@@ -82,8 +82,8 @@ class Holder {
   }
 
   async ready(times = 1): Promise<void> {
-    const line = /^plant-store listening on \S+$/gm;
-    await until(`ready ${times} times`, () => this.#output.match(line)?.length === times);
+    const line = /"event":"listening"/g; // once on standard output, and once in the log
+    await until(`ready ${times} times`, () => this.#output.match(line)?.length === 2 * times);
   }
 
   /** Sends a signal to the server, and resolves with its status when it has ended. */
@@ -157,8 +157,7 @@ describe("a server that was given its socket", TIMEOUT, () => {
     const holder = await Holder.start(t, args);
     holder.begin();
     await holder.ready();
-    const line = `plant-store listening on http://127.0.0.1:${holder.port}\n`;
-    assert.ok(holder.output.includes(line), holder.output);
+    assert.equal(readyUrl(holder.output), `http://127.0.0.1:${holder.port}`);
     assert.equal((await postPlant(`http://127.0.0.1:${holder.port}`, "", "{}")).status, 401);
     assert.match(holder.output, /"level":"warn".*--host and --port/);
   });

@@ -15,7 +15,7 @@ export class Server {
     const words = ["serve", "--port", "0", "--data", folder, ...args];
     this.run = new Run(program, words, surroundings);
     this.ready = this.run
-      .output(/^plant-store listening on \S+:([0-9]+)\n/)
+      .output(/"event":"listening".*"url":"[^"]+:([0-9]+)".*\n/)
       .then((match) => (match === undefined ? undefined : Number(match[1])));
   }
 

@@ -140,7 +140,6 @@ test("the table of log events has every event with its level, and no other", () 
     .map((file) => readSource(`cli/${file}`));
   const notices = text.join("\n").matchAll(/level: "(\w+)",\s*event: "([a-z-]+)"/g);
   const events = new Map(Array.from(notices, ([, level = "", event = ""]) => [event, level]));
-  events.delete("message"); // commands other than serve print it
   events.set("request", "info"); // its lines have a code path of their own
   const documented = rowsOf(OPERATING, "event").map(({ event = "", level }) => [
     wordsIn(event)[0],

@@ -30,6 +30,7 @@ const queries = panels.flatMap(({ targets }) => targets.map(({ expr }) => expr))
 /** The labels of every metric that a server exports, by the name that a query uses. */
 async function exportedMetrics(t: TestContext): Promise<Map<string, Set<string>>> {
   const admin = await startAdmin(t);
+  admin.status.certificateEnd = Date.UTC(2030, 0, 31);
   admin.status.listed = [{ name: "gardener", scopes: ["write"], expiresAt: Date.now() }];
   const { text } = await admin.get("/metrics");
   const metrics = new Map([["up", new Set(["job", "instance"])]]);
@@ -219,6 +220,11 @@ const FAULTS: readonly (readonly [fault: string, alerts: readonly string[], seri
     "a token expires",
     ["PlantStoreTokenExpiresWithinAWeek"],
     { [seriesOf("plant_store_token_expiry_timestamp_seconds", 'token="gardener"')]: "600000x60" },
+  ],
+  [
+    "a certificate ends",
+    ["PlantStoreCertificateEndsWithinAWeek"],
+    { [seriesOf("plant_store_tls_certificate_expiry_timestamp_seconds")]: "600000x60" },
   ],
   [
     "connections are dropped",

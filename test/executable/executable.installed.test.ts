@@ -20,6 +20,7 @@ import { VERSION } from "../../src/cli/command.ts";
 import { NEEDS_POSTGRES, SharedCluster } from "../postgres/stores.ts";
 import { imageVariables } from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
+import { readyUrl } from "../support/messages.ts";
 import { ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
 import { finish, runToEnd } from "../support/run.ts";
@@ -126,7 +127,7 @@ test(
         once(child.stdout ?? child, "data"),
         once(child, "close").then(() => assert.fail(`it ended: ${stderr}`)),
       ]);
-      const url = /listening on (\S+)/.exec(String(await first))?.[1] ?? "";
+      const url = readyUrl(String(await first)) ?? "";
       return { url, process: child };
     }
 

@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
+import { readyUrl } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { PROGRAM } from "../support/program.ts";
 import { assertKept, assertLog, assertTurnedAway, plant } from "./trial.ts";
@@ -65,7 +66,7 @@ class Contender {
     this.outcome = new Promise((resolve) => {
       child.stdout.setEncoding("utf8").on("data", (text: string) => {
         stdout += text;
-        const url = /listening on (\S+)\n/.exec(stdout)?.[1];
+        const url = readyUrl(stdout);
         if (url !== undefined) resolve({ url, status: null, stderr });
       });
       child.once("close", (status) => resolve({ status, stderr }));

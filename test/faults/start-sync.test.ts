@@ -52,11 +52,11 @@ describe("a start", AT_ONCE, () => {
   test("syncs the log, its folder and the folder above before it serves", async (t) => {
     if (!canTrace(t)) return;
     const folder = copied(t);
-    const under = traced(t, ["-y", "-e", "trace=fsync,write,writev"]);
+    const under = traced(t, ["-y", "-s", "99", "-e", "trace=fsync,write,writev"]);
     const trial = await Trial.start(t, { folder, ...under });
     assert.equal((await trial.stop()).status, 0);
     const calls = readCalls(under.read());
-    const ready = calls.find(({ args }) => args.includes("plant-store listening on")) as Call;
+    const ready = calls.find(({ args }) => args.includes("listening")) as Call;
     for (const path of [
       logPath(folder),
       checkpointPath(logPath(folder)),

@@ -17,6 +17,7 @@ import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { createToken, revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
+import { readyUrl } from "../support/messages.ts";
 
 /** A function that was called. */
 export interface Called {
@@ -116,7 +117,7 @@ class Visitor {
     const words = ["--import", import.meta.resolve("tsx"), file, "serve", ...options];
     const server = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "inherit", "ipc"] });
     const [ready] = await once(server.stdout as Readable, "data");
-    const client = await Client.connect(Number(/:([0-9]+)\n/.exec(`${ready}`)?.[1]));
+    const client = await Client.connect(Number(new URL(readyUrl(`${ready}`) ?? "").port));
     return new Visitor(folder, server, client, tokens);
   }
 

@@ -164,11 +164,11 @@ test("npx plant-store serve works", async (t) => {
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding("utf8").on("data", (chunk: string) => {
         text += chunk;
-        if (find(/listening on (\S+)\n/) !== "" && find(/(pst_[\w-]+)/) !== "") resolve();
+        if (find(/listening on (\S+),/) !== "" && find(/(pst_[\w-]+)/) !== "") resolve();
       });
     }
   });
-  const url = find(/listening on (\S+)\n/);
+  const url = find(/listening on (\S+),/);
   const token = find(/(pst_[\w-]+)/);
   assert.ok(url !== "" && token !== "", text);
   assert.equal((await postPlant(url, token, '{"id":1,"name":"a"}')).status, 200);

@@ -100,10 +100,14 @@ test("plants move from a data directory to a database and back", OPTIONS, async 
   );
   await run(["import", "-", "--data", folders[0]], { stdin: given.join("\n") });
   const exported = await run(["export", "--data", folders[0]]);
+  const dryRun = ["import", "-", "--dry-run", ...owner];
+  assert.match(await run(dryRun, { stdin: exported + exported }), /create 4, already stored 4, /);
+  assert.equal(await run(["export", ...owner]), "");
   assert.equal(
     await run(["import", "-", ...owner], { stdin: exported }),
     "created 4, already stored 0, refused 0\n",
   );
+  assert.match(await run(dryRun, { stdin: exported }), /create 0, already stored 4, /);
   const back = await run(["export", ...owner]);
   assert.deepEqual(back.split("\n").sort(), exported.split("\n").sort());
   assert.equal(await run(["list", ...owner]), back);
@@ -117,7 +121,7 @@ test(
   async (t) => {
     const { owner } = await createGarden();
     const server = await serve(t, ["--first-token", ...owner]);
-    const [, token = ""] = /Bearer (pst_\S+)'/.exec(server.output()) ?? [];
+    const [, token = ""] = /"token":"(pst_[^"]+)"/.exec(server.output()) ?? [];
     const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
     const answer = await fetch(`${server.url}/plants`, {
       method: "POST",

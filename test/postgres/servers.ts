@@ -2,6 +2,7 @@
 import { spawn } from "node:child_process";
 import net from "node:net";
 import type { PlantService } from "../../src/core/services.ts";
+import { readyUrl } from "../support/messages.ts";
 import { type Finished, finish } from "../support/run.ts";
 import { until } from "../support/watch.ts";
 import type { Cleanup } from "./cluster.ts";
@@ -31,7 +32,7 @@ export async function startServer(
       output += text;
     });
   }
-  const readUrl = () => /^plant-store listening on (\S+)$/m.exec(output)?.[1] ?? "";
+  const readUrl = () => readyUrl(output) ?? "";
   await until("the server is ready", () => {
     if (child.exitCode !== null) throw new Error(`it has ended: ${output}`);
     return readUrl() !== "";

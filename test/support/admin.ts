@@ -40,6 +40,10 @@ export class TestStatus implements Status {
   tokens(): ReturnType<Status["tokens"]> {
     return this.listed;
   }
+  certificateEnd: number | undefined;
+  certificateExpiresAt(): number | undefined {
+    return this.certificateEnd;
+  }
   dataFolder: string | undefined = "/var/lib/plant-store";
   folder(): string | undefined {
     return this.dataFolder;

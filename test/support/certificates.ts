@@ -28,13 +28,14 @@ export function makeCertificate(
   t: TestContext,
   name: string,
   key: keyof typeof KEYS = "ec",
+  days = 30,
 ): Certificate {
   const folder = makeFolder(t);
   const certPath = join(folder, "cert.pem");
   const keyPath = join(folder, "key.pem");
   const kind = [...KEYS[key], "-nodes"];
   const subject = ["-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1"];
-  const files = ["-days", "2", "-keyout", keyPath, "-out", certPath];
+  const files = ["-days", `${days}`, "-keyout", keyPath, "-out", certPath];
   execFileSync("openssl", ["req", "-x509", ...kind, ...subject, ...files], { stdio: "ignore" });
   return { name, certPath, keyPath, cert: readFileSync(certPath), key: readFileSync(keyPath) };
 }

@@ -1,6 +1,7 @@
 /** The real command line in a process of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { TestContext } from "node:test";
+import { readyUrl } from "./messages.ts";
 import { PROGRAM } from "./program.ts";
 import { type Finished, finish } from "./run.ts";
 
@@ -50,7 +51,7 @@ export async function startServer(
   const url = await new Promise<string>((resolve, reject) => {
     child.stdout?.on("data", (text: string) => {
       stdout += text;
-      const ready = /^plant-store listening on (\S+)\n/.exec(stdout)?.[1];
+      const ready = readyUrl(stdout);
       if (ready !== undefined) resolve(ready);
     });
     finished.then(

@@ -15,7 +15,10 @@ export function logLinesOf(stderr: string): LogLine[] {
   return lines.map((line) => JSON.parse(line));
 }
 
-/** The messages of warnings and failures in a log of JSON; every other line as it is. */
+/** Tests may run in memory, or in a container. */
+const PLACE = /" is on (tmpfs|overlayfs), /;
+
+/** The messages of warnings and failures in a log of JSON, without those about its folder; every other line as it is. */
 export function messagesOf(stderr: string): string[] {
   return stderr
     .split("\n")
@@ -23,6 +26,12 @@ export function messagesOf(stderr: string): string[] {
     .flatMap((line) => {
       if (!line.startsWith("{")) return [line];
       const { level, message } = JSON.parse(line);
-      return level === "info" ? [] : [String(message)];
+      return level === "info" || PLACE.test(message) ? [] : [String(message)];
     });
+}
+
+/** The URL of a server that is ready, by the record on its standard output. */
+export function readyUrl(stdout: string): string | undefined {
+  const [line] = /^\{.*"event":"listening".*\}(?=\n)/m.exec(stdout) ?? [];
+  return line && JSON.parse(line).url;
 }

@@ -8,7 +8,8 @@ export const NEEDS_TERMINAL = { skip: hasScript ? false : "needs script, from ut
 
 /** The arguments of `script` that run the command line at a terminal. */
 export function terminalArgs(args: readonly string[]): string[] {
-  const words = [process.execPath, PROGRAM, ...args].map((word) => `'${word}'`);
+  const quote = (word: string) => `'${word.replaceAll("'", "'\\''")}'`;
+  const words = [process.execPath, PROGRAM, ...args].map(quote);
   // Without `exec`, Ctrl-C would also end the shell, and the shell's status would be reported.
   return ["-qec", `exec ${words.join(" ")}`, "/dev/null"];
 }

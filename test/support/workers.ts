@@ -2,6 +2,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import cluster, { type Worker } from "node:cluster";
 import type { TestContext } from "node:test";
+import { readyUrl } from "./messages.ts";
 import { PROGRAM } from "./program.ts";
 import { type Finished, finish } from "./run.ts";
 import { until } from "./watch.ts";
@@ -52,7 +53,7 @@ export function serveArgs(folder: string, ...more: readonly string[]): string[] 
 
 /** Waits for the ready line, and returns the URL in it. */
 export async function urlOf(program: Program): Promise<string> {
-  const find = () => /^plant-store listening on (\S+)\n/.exec(program.stdout())?.[1];
+  const find = () => readyUrl(program.stdout());
   await until("it is ready", () => find() !== undefined);
   return find() ?? "";
 }

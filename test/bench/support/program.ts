@@ -30,7 +30,7 @@ export interface Resident {
 }
 
 /** What every program prints when it is ready. */
-const READY = /listening on (http:\/\/\S+)\n/;
+const READY = /listening on (http:\/\/[^\s,]+).*\n/;
 const STOP_MS = 120_000;
 
 export class Program {
