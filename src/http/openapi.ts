@@ -162,11 +162,11 @@ const CREATE_PLANT = {
       json(ref("schemas", "Plant"), PLANTS),
     ),
     ...failures({
+      invalid_plant: 'id: expected an int64, got the string "7"; name: required', // mocks show the first
       ...ANY_OPERATION,
       invalid_utf8: "expected text in UTF-8, got other bytes",
       invalid_json: "invalid JSON at byte 2: expected a member name, got the end of the text",
       duplicate_member: "id: expected once, given 2 times",
-      invalid_plant: 'id: expected an int64, got the string "7"; name: required',
       conflict: "Cannot create plant 7: the id belongs to a plant with another name or tag",
       body_too_large: "body: expected at most 1048576 bytes, got more",
       unsupported_media_type: "Content-Type: expected application/json in UTF-8, got none",
