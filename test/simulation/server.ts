@@ -217,7 +217,7 @@ export class Server {
       if (!life.isDead && isCode(error, "conflict")) {
         if (store === this.#other) life.judge.oweLogged(folder, id, "a conflict");
         const owed = folder.plants.contentOf(id);
-        if (owed === undefined || owed === content) {
+        if (!folder.isRefilled && (owed === undefined || owed === content)) {
           throw new Violation("conflict", `a create of ${id} is refused for ${owed}`);
         }
       }
