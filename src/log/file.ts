@@ -139,10 +139,14 @@ export class LogFile {
   }
 
   /**
-   * Cuts away what a failed append has written. Unless the system had no room, the failure may be one
-   * of the sync: the state of the file is unknown then, and the next start decides by what is on disk.
+   * Cuts away what a failed append has written, but nothing of an append that is durable. Unless the
+   * system had no room, the failure may be one of the sync: the state of the file is unknown then, and
+   * the next start decides by what is on disk.
    */
   async #undo(bytes: Buffer, written: number, cause: unknown): Promise<AppendResult> {
+    const isDisplaced = cause instanceof PlantStoreError;
+    // All of it is durable, and another process may have acknowledged it.
+    if (isDisplaced && written === bytes.length) return { outcome: "unknown", cause };
     let why = `Cannot write or sync "${this.path}": ${describeSystemError(cause)}`;
     try {
       const isCounted = (await this.#cutOwn(bytes, written)) === written;
@@ -150,7 +154,7 @@ export class LogFile {
     } catch (error) {
       why += `, nor undo the write: ${describeSystemError(error)}`; // the next start finds it
     }
-    if (cause instanceof PlantStoreError) return { outcome: "unknown", cause }; // another writer
+    if (isDisplaced) return { outcome: "unknown", cause };
     why += "; check the disk and its free space, then start again";
     return { outcome: "unknown", cause: new Error(why, { cause }) };
   }
