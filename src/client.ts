@@ -48,7 +48,7 @@ const NDJSON = "application/x-ndjson";
  * at most 100 ms, which doubles with each repeat up to 5 s.
  *
  * A call rejects with a PlantStoreError: with the `code` and `number` of the answer; `unexpected_answer`
- * if that is none of a plant store; or `outcome_unknown` if the deadline or an abort came first. Its
+ * if no plant store gives it; or `outcome_unknown` if the deadline or an abort came first. Its
  * `cause` is the failure of the attempt before, if there was one.
  */
 export class PlantClient {
@@ -67,7 +67,7 @@ export class PlantClient {
     if (typeof token !== "string" || !/^[\w.~+/-]+=*$/.test(token)) {
       throw new TypeError("token: expected a bearer token"); // the message does not show it
     }
-    if (!(deadlineMs >= 1 && deadlineMs <= TIMER_MS_MAX)) {
+    if (typeof deadlineMs !== "number" || !(deadlineMs >= 1 && deadlineMs <= TIMER_MS_MAX)) {
       throw new RangeError(`deadlineMs: expected 1 to ${TIMER_MS_MAX}, got ${deadlineMs}`);
     }
     this.#plantsUrl = `${new URL(url).href.replace(/\/$/, "")}/plants`;
@@ -180,8 +180,8 @@ export class PlantClient {
           return await attempt();
         } catch (error) {
           const askedMs = ASKED_MS.get(error as Error);
-          const isSettled = error instanceof PlantStoreError && askedMs === undefined;
-          if (isSettled) throw Object.assign(error, cause && { cause });
+          const isFailure = error instanceof PlantStoreError && error !== signal.reason;
+          if (isFailure && askedMs === undefined) throw Object.assign(error, cause && { cause });
           if (!signal.aborted) cause = error;
           else throw new PlantStoreError("outcome_unknown", UNKNOWN, { cause: cause ?? error });
           const isInTime = askedMs && askedMs > 0 && performance.now() + askedMs < endsAt;

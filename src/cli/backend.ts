@@ -129,7 +129,7 @@ const FLEETING = new Map([
   [0x01021994, "on tmpfs, which is memory: a restart of the machine loses every plant; use a disk"],
   [
     0x794c7630,
-    "on overlayfs, a layer that goes with its container, as every plant would; use a volume",
+    "on overlayfs, in a layer that is removed with its container, and every plant with it; use a volume",
   ],
 ]);
 

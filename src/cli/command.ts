@@ -3,7 +3,8 @@
  * and how the help is made from the same tables. `program` runs commands.
  *
  * The value of an option comes from its flag, or else its `PLANT_STORE_` variable, or else its
- * default. One parser reads them all. Variables that Kubernetes sets are ignored. A password in the URL of a database is never shown.
+ * default. One parser reads them all. Variables that Kubernetes sets are ignored. A password in the URL of a
+ * database is never shown.
  */
 import { existsSync } from "node:fs";
 import path from "node:path";
@@ -59,8 +60,8 @@ export function variableOf(name: string): string {
  * `plant-store` has names like those of our variables.
  */
 export function isServiceLink(name: string, value = ""): boolean {
-  const isName = /_SERVICE_HOST$|_SERVICE_PORT|_PORT_[0-9]+_(TCP|UDP)/.test(name);
-  return isName || /^(tcp|udp):\/\//.test(value);
+  const isName = /_SERVICE_HOST$|_SERVICE_PORT|_PORT_[0-9]+_(TCP|UDP|SCTP)/.test(name);
+  return isName || (name.endsWith("_PORT") && /^(tcp|udp|sctp):\/\//.test(value));
 }
 
 /** The value of an option, and where it came from. */
@@ -139,14 +140,15 @@ export function findCommand(
   throw new UsageError(`expected one of: ${expected}; got "${words.slice(0, 2).join(" ")}"${hint}`);
 }
 
-/** The name that the first words nearly are; `undefined` if more than a third of it is different. */
+/** The name that the first words nearly are; `undefined` if more is different than a third of its last word. */
 function findNearest(words: readonly string[], names: readonly string[]): string | undefined {
   const [nearest] = names
     .map((name) => {
       const typed = words.slice(0, name.split(" ").length).join(" ");
-      return { name, edits: countEdits(typed, name) };
+      const last = name.slice(name.lastIndexOf(" ") + 1);
+      return { name, edits: countEdits(typed, name), editsMax: Math.ceil(last.length / 3) };
     })
-    .filter(({ name, edits }) => edits <= Math.ceil(name.length / 3))
+    .filter(({ edits, editsMax }) => edits <= editsMax)
     .sort((a, b) => a.edits - b.edits);
   return nearest?.name;
 }

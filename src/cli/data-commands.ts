@@ -149,8 +149,6 @@ a line was refused.`,
           onProgress: (done) => show(done, total),
         }),
       );
-      printMoreRefused(refused);
-      if (advice !== undefined) printMessage(advice);
       await printLines([
         options.dryRun
           ? `would create ${created}, already stored ${replayed}, would refuse ${refused}; nothing was stored`
@@ -158,28 +156,34 @@ a line was refused.`,
       ]);
       return refused === 0 ? 0 : 3;
     } finally {
+      printMoreRefused(faults);
+      if (advice !== undefined) printMessage(advice);
       await store.close();
     }
   },
 });
 
 /**
- * What creates as the store would, but stores nothing: it remembers a checksum of each plant. The plants of
- * a data directory are read first, without its lock, those of a database when they are asked for.
+ * A store that creates nothing: it remembers a checksum of each plant. The plants of a data directory are
+ * read first, without its lock, those of a database when they are asked for.
  */
 async function rehearse(
   options: DatabaseChoice & { readonly data: string },
   settings: readonly Setting[],
 ): Promise<Pick<PlantStore, "create" | "close">> {
-  const sums = new Map<bigint, number>();
+  // One map holds 2^24 entries.
+  const maps = Array.from({ length: 256 }, () => new Map<bigint, number>());
+  const sumsOf = (id: bigint) => maps[Number(id & 255n)] as Map<bigint, number>;
   const sumOf = (plant: NewPlant) => crc32(encodeNewPlant(plant)) | 0; // a small integer to V8
   const database = isDatabase(options) ? (await openDatabase(options, settings)).plants : undefined;
   if (database === undefined) {
-    for await (const plant of readStored(options.data)) sums.set(plant.id, sumOf(plant));
+    for await (const plant of readStored(options.data))
+      sumsOf(plant.id).set(plant.id, sumOf(plant));
   }
   return {
     async create(plant) {
       const sum = sumOf(plant);
+      const sums = sumsOf(plant.id);
       const stored = sums.has(plant.id) ? undefined : await database?.get(plant.id);
       const known = sums.get(plant.id) ?? (stored && sumOf(stored));
       sums.set(plant.id, known ?? sum);
@@ -196,8 +200,8 @@ async function* readStored(data: string): AsyncGenerator<NewPlant> {
   try {
     yield* readPlants(data);
   } catch (error) {
-    const { code } = error as PlantStoreError;
-    if (code !== "io_error" || fs.existsSync(path.join(data, LOG_NAME))) throw error;
+    const { code, cause } = error as PlantStoreError;
+    if (code !== "io_error" || cause !== undefined) throw error; // it cannot be read
   }
 }
 
@@ -205,7 +209,7 @@ async function* readStored(data: string): AsyncGenerator<NewPlant> {
 function adviseOn(line: string, reason: string): string | undefined {
   const format = "expected JSON lines, one plant a line";
   if (line.trimStart().startsWith("["))
-    return `${format}, got an array: jq -c '.[]' FILE makes them`;
+    return `${format}, got an array: jq -c '.[]' FILE makes them, with jq 1.7 or later`;
   if (/^[\w" ]+[,;\t]/.test(line)) return `${format}, such as {"id":7,"name":"Fern"}, got CSV`;
   if (!reason.includes("id: expected an int64, got the string")) return undefined;
   return `expected ids without quotes: sed -E 's/"id": *"(-?[0-9]+)"/"id":\\1/' FILE removes them`;

@@ -117,7 +117,7 @@ export class Certificate {
   }
 
   #read() {
-    return {
+    const tls = {
       cert: readPem(
         "--tls-cert",
         this.#certFile,
@@ -131,6 +131,10 @@ export class Certificate {
         createPrivateKey,
       ),
     };
+    if (!new X509Certificate(tls.cert).checkPrivateKey(createPrivateKey(tls.key))) {
+      throw new Error("The key of --tls-key belongs to another certificate");
+    }
+    return tls;
   }
 }
 

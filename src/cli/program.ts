@@ -81,8 +81,9 @@ async function main(typed: readonly string[]): Promise<ExitStatus> {
   const { args, options, settings, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
   const isDatabase = options.database !== undefined || options.databaseFile !== undefined;
-  if (options.data !== undefined && !isDatabase && !command.becomesOwner) becomeOwner(options.data);
+  // First: the owner of the data directory may not be able to read the program.
   const reportIgnored = options.data === undefined ? () => {} : await findIgnored(settings);
+  if (options.data !== undefined && !isDatabase && !command.becomesOwner) becomeOwner(options.data);
   const running = command.run(args, options, settings);
   reportIgnored(); // now: `serve` has started its log
   return (await running) ?? 0;

@@ -157,7 +157,7 @@ type FirstToken = { readonly token: string | undefined } | undefined;
 const TOKEN_EXISTS = `a token exists already; "${PROGRAM} token create NAME --scope write --scope read" makes another`;
 const TOKEN_CREATED = "created a token, shown only now";
 
-/** What a program reads that starts the server: records as in the log. Never log the second: it holds the token. */
+/** For a program that starts the server: records as in the log. The second holds the token, so no log gets it. */
 function encodeReady(listening: Notice, first: FirstToken): string[] {
   const ready = jsonFormat(listening, Date.now());
   if (first === undefined) return [ready];

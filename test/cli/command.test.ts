@@ -87,6 +87,7 @@ const NEAREST: readonly [words: string[], nearest: string | undefined][] = [
   [["bde", "remove"], "bed remove"],
   [["bed", "remvoe"], "bed remove"],
   [["bed", "water"], undefined],
+  [["bed", "delete"], undefined],
   [["water"], undefined],
   [[""], undefined],
 ];

@@ -464,6 +464,7 @@ describe("import and export", AT_ONCE, () => {
       assert.match(stdout, /create 2, already stored 0, would refuse 0;/);
     }
     assert.deepEqual([readdirSync(empty), existsSync(missing)], [[], false]);
+    assert.equal((await run(join(source, "plants.jsonl", "data"))).status, 1, "cannot be read");
     assert.equal((await run(await prepare(t, A, `${A}x\n`))).status, 3);
   });
 

@@ -38,13 +38,15 @@ describe("health reports in one line, and by its status, whether a store answers
     const { certPath, keyPath } = makeCertificate(t, "plants.example");
     const tls = ["--tls-cert", certPath, "--tls-key", keyPath];
     const server = await startServer(t, ["--data", makeFolder(t), ...tls]);
-    const end = await runCli(["health", "--port", String(server.port), "--tls-cert", certPath]);
+    const wait = ["--timeout-ms", "60000"]; // on a busy machine 2 s may pass
+    const secured = ["--port", String(server.port), "--tls-cert", certPath];
+    const end = await runCli(["health", ...secured, ...wait]);
     assert.deepEqual([end.status, end.stdout], [0, `${server.url} answers\n`]);
-    const plain = await runCli(["health", "--port", String(server.port)]);
+    const plain = await runCli(["health", "--port", String(server.port), ...wait]);
     assert.equal(plain.status, 1);
     assert.match(plain.stderr, /HTTPS/);
     const { port } = await startService(t);
-    const secure = await runCli(["health", "--url", `https://127.0.0.1:${port}`]);
+    const secure = await runCli(["health", "--url", `https://127.0.0.1:${port}`, ...wait]);
     assert.equal(secure.status, 1);
     assert.match(secure.stderr, /plain HTTP/);
   });

@@ -100,6 +100,8 @@ test("variables that Kubernetes sets for a Service are ignored, with one line fo
 
   const config = await runCli(["serve", "--print-config"], { env });
   assert.match(config.stdout, /^port +8080 +default$/m);
+  const other = await runCli(["serve"], { env: { PLANT_STORE_DATABASE: "tcp://db:5432/garden" } });
+  assert.equal(other.status, 2);
 });
 
 test("a variable with our prefix that no option has is named in a warning, without its value", async (t) => {

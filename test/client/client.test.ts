@@ -274,7 +274,7 @@ test("a server that never answers is given up at the deadline", async (t) => {
 });
 
 test("an abort ends a call at once: before it, amid a request, amid a wait", async (t) => {
-  const reason = new Error("enough");
+  const reason = new PlantStoreError("conflict", "of another call");
   const { client, requests } = scripted([OK]);
   const isAborted = (cause: unknown) => (error: PlantStoreError) => {
     assert.equal(error.cause, cause);
