@@ -208,6 +208,7 @@ export class Server {
     const store = isOther ? (this.#other as PlantStore) : this.store;
     const id = String(plant.id);
     const content = plantContent(plant);
+    const { changes } = folder;
     folder.plants.send(id, content);
     try {
       const outcome = await store.create(plant);
@@ -217,7 +218,8 @@ export class Server {
       if (!life.isDead && isCode(error, "conflict")) {
         if (store === this.#other) life.judge.oweLogged(folder, id, "a conflict");
         const owed = folder.plants.contentOf(id);
-        if (!folder.isRefilled && (owed === undefined || owed === content)) {
+        const isKnown = !folder.isRefilled && changes === folder.changes; // else it may owe less now
+        if (isKnown && (owed === undefined || owed === content)) {
           throw new Violation("conflict", `a create of ${id} is refused for ${owed}`);
         }
       }
