@@ -19,6 +19,7 @@ import type { Scope } from "../core/services.ts";
 import { encodeJsonString } from "../core/text.ts";
 import {
   closeBy,
+  closesAfter,
   hasStopped,
   ignoreFollowing,
   resumeReading,
@@ -304,14 +305,9 @@ export function closeAfter(res: ServerResponse | undefined): void {
  * Whether the connection closes after this answer: the server or the client has decided so (RFC 9112 section
  * 9.3).
  */
-export function isLastAnswer(res: ServerResponse, { httpVersion, headers } = res.req): boolean {
-  const { connection = "" } = headers;
-  const isKept = httpVersion === "1.1" ? !CLOSE.test(connection) : KEEP_ALIVE.test(connection);
-  return !isKept || res.getHeader("Connection") === "close";
+export function isLastAnswer(res: ServerResponse, req = res.req): boolean {
+  return closesAfter(res, req) || res.getHeader("Connection") === "close";
 }
-
-const CLOSE = /\bclose\b/i;
-const KEEP_ALIVE = /\bkeep-alive\b/i;
 
 /** Calls `then` when this answer, and with it every earlier one, is written. */
 export function afterAnswer(res: ServerResponse | undefined, then: () => void): void {

@@ -219,6 +219,22 @@ export function allowHalfOpen(server: Server): void {
   Object.assign(server, { httpAllowHalfOpen: isOn });
 }
 
+const CLOSE = /(?:^|,)[ \t]*close[ \t]*(?:,|$)/i;
+const KEEP_ALIVE = /(?:^|,)[ \t]*keep-alive[ \t]*(?:,|$)/i;
+
+/**
+ * Whether Node has decided to close the connection after this answer. The documented way: by the version and
+ * the header of the request (RFC 9112 section 9.3), which does not see what Node decides for another reason.
+ */
+export function closesAfter(
+  res: ServerResponse,
+  { httpVersion, headers }: IncomingMessage,
+): boolean {
+  if (isOn) return res.shouldKeepAlive === false; // a stand-in has no such member
+  const { connection = "" } = headers;
+  return httpVersion === "1.1" ? CLOSE.test(connection) : !KEEP_ALIVE.test(connection);
+}
+
 /** Has Node's parser drop the rest of a packet, which may hold two thousand requests. */
 const SKIP_PACKET = 2;
 

@@ -98,6 +98,18 @@ const PIPELINES: readonly [
   ["nothing after large headers is", [{ headers: { X: "x".repeat(20_000) } }, LAST], [43101], []],
   ["nothing after Connection: close is", [{ ...CLOSE, body: plantBody(1) }, SECOND], [200], [1]],
   [
+    "nothing after a refusal that Node closes is",
+    [{ target: "/", headers: { Expect: "100-continue", "Content-Length": "0" } }, LAST],
+    [40401],
+    [],
+  ],
+  [
+    "a create may follow an option of a connection that only resembles close",
+    [{ headers: { Connection: "x-close" }, body: plantBody(1) }, LAST],
+    [200, 200],
+    [1, 3],
+  ],
+  [
     "garbage after Connection: close is not answered",
     [{ ...CLOSE, body: plantBody(1) }, GARBAGE],
     [200],
