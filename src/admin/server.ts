@@ -278,7 +278,7 @@ const HEADERS = {
   "X-Frame-Options": "DENY",
 };
 
-/** Publishes nothing, so that the metrics of the service do not count its answers. */
+/** Publishes nothing, so that the metrics of the service do not count its answers. @internal */
 export class AdminHandler {
   readonly lingering = new Lingering();
   readonly #isOwn: (host: string | undefined) => boolean;
