@@ -188,6 +188,11 @@ export function conflict(id: bigint): PlantStoreError {
   );
 }
 
+/** @internal */
+export function unknownCursor(after: bigint | undefined): PlantStoreError {
+  return new PlantStoreError("unknown_cursor", `after: expected the id of a plant, got ${after}`);
+}
+
 /**
  * Finds plants in the form that `encodeNewPlant` writes, the canonical one:
  *

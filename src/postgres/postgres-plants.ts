@@ -9,7 +9,7 @@ import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
-import { type NewPlant, validateNewPlant } from "../core/plant.ts";
+import { type NewPlant, unknownCursor, validateNewPlant } from "../core/plant.ts";
 import type {
   CreateOutcome,
   DatabaseStatus,
@@ -160,12 +160,7 @@ export class PostgresPlants implements PlantService {
       this.#assertUsable();
       const values = [String(from), String(limit), String(PAGE_BYTES)];
       const rows = await this.#answer(this.database.reads.query(PAGE, values));
-      if (isCursor && rows[0]?.[0] !== String(after)) {
-        throw new PlantStoreError(
-          "unknown_cursor",
-          `after: expected the id of a plant, got ${after}`,
-        );
-      }
+      if (isCursor && rows[0]?.[0] !== String(after)) throw unknownCursor(after);
       yield isCursor ? rows.slice(1) : rows;
       isCursor = false;
       const last = BigInt(rows.at(-1)?.[0] ?? INT64_MAX);

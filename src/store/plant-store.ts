@@ -16,6 +16,7 @@ import {
   isSamePlant,
   type NewPlant,
   parseNewPlant,
+  unknownCursor,
   validateNewPlant,
 } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
@@ -194,12 +195,7 @@ export class PlantStore implements PlantService {
     if (after !== undefined) assertInt64(after);
     this.#assertUsable();
     const start = after === undefined ? 0 : this.#log.index.get(after);
-    if (start === undefined) {
-      throw new PlantStoreError(
-        "unknown_cursor",
-        `after: expected the id of a plant, got ${after}`,
-      );
-    }
+    if (start === undefined) throw unknownCursor(after);
     try {
       const range = { start, end: this.#writer.durableBytes, after };
       yield* listLines(this.#lookups.source, this.#log.index, range);

@@ -186,8 +186,10 @@ test("the table of files has every name that the code makes, and no other", () =
 
 /** The names that an entry point of the package exports. */
 function exportedNames(file: string): string[] {
-  const lists = readSource(file).matchAll(/^export (?:type )?\{([^}]*)\}/gm);
-  const names = Array.from(lists, ([, list = ""]) => list.split(","));
+  const text = readSource(file);
+  const lists = text.matchAll(/^export (?:type )?\{([^}]*)\}/gm);
+  const declared = text.matchAll(/^export (?:class|interface|function) (\w+)/gm);
+  const names = [...lists, ...declared].map(([, list = ""]) => list.split(","));
   return names.flat().flatMap((name) => name.replace(/^\s*type /, "").trim() || []);
 }
 
@@ -209,10 +211,13 @@ test("the tables of tools have every export of plant-store/tools, once", () => {
 });
 
 test("the table of client exports has every export of plant-store/client, once", () => {
-  const declared = readSource("client.ts").matchAll(/^export (?:class|interface) (\w+)/gm);
-  const names = [...exportedNames("client.ts"), ...Array.from(declared, ([, name]) => name)];
   const documented = documentedExports(CLIENT, "client export");
-  assert.deepEqual(documented.sort(), names.sort());
+  assert.deepEqual(documented.sort(), exportedNames("client.ts").sort());
+});
+
+test("the table of test exports has every export of plant-store/testing, once", () => {
+  const documented = documentedExports(EMBEDDING, "test export");
+  assert.deepEqual(documented.sort(), exportedNames("testing.ts").sort());
 });
 
 test("the table of codes that only the client has is complete", () => {
@@ -274,7 +279,7 @@ const TABLES: Readonly<Record<string, string>> = {
   ...{ path: OPERATING, status: OPERATING, alert: OPERATING, file: FILES },
   "database export": DATABASE,
   ...{ "client export": CLIENT, "client code": CLIENT },
-  ...{ code: EMBEDDING, export: EMBEDDING, channel: EMBEDDING },
+  ...{ code: EMBEDDING, export: EMBEDDING, channel: EMBEDDING, "test export": EMBEDDING },
   ...{ tool: EMBEDDING, "type of a tool": EMBEDDING },
   ...Object.fromEntries(ROOMS.map((room) => [room, ARCHITECTURE])),
 };

@@ -17,7 +17,7 @@ const SETTINGS: readonly [says: string, settings: object, files: string[]][] = [
   [
     "an old library, es2020",
     { module: "nodenext", target: "es2020", lib: ["es2020"] },
-    ["consumer.ts"],
+    ["consumer.ts", "testing.ts"],
   ],
   [
     "a library that knows disposal",
@@ -39,7 +39,7 @@ const SETTINGS: readonly [says: string, settings: object, files: string[]][] = [
       isolatedModules: true,
       verbatimModuleSyntax: true,
     },
-    ["consumer.ts", "client.ts"],
+    ["consumer.ts", "client.ts", "testing.ts"],
   ],
 ];
 

@@ -35,6 +35,7 @@ const RULES: readonly {
       { "postgres/database.ts": 'const { Client } = await import("pg");' },
       { "log/file.ts": 'import "../store/x.ts";' },
       { "client.ts": 'import { NUMBER_OPTIONS } from "./core/options.ts";' },
+      { "testing.ts": 'import { clock } from "./clock.ts";' },
       { "client.ts": 'import { setTimeout } from "node:timers/promises";' },
       { "somewhere/x.ts": 'import { x } from "../core/x.ts";' },
     ],

@@ -21,6 +21,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   postgres: ["core", "clock", "memory"],
   http: ["core", "memory"],
   admin: ["core", "http"],
+  testing: ["core"],
   client: ["core/errors.ts", "core/json.ts", "core/text.ts"],
   index: ["core", "store", "auth", "http", "admin"],
   tools: ["core", "log", "store", "auth"],

@@ -32,7 +32,7 @@ describe("the package, judged", { skip: whyNotInstalled("test/package") }, () =>
   test("the package has exactly the types that a user can name", async (t) => {
     const dist = path.join(await installLibrary(t), "node_modules/plant-store/dist");
     for (const [files, least] of [
-      [["index.d.ts", "tools.d.ts", "client.d.ts"], 60],
+      [["index.d.ts", "tools.d.ts", "client.d.ts", "testing.d.ts"], 60],
       [["postgres/index.d.ts"], 10],
     ] as const) {
       const paths = files.map((file) => path.join(dist, file));

@@ -2,14 +2,17 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { encodeNewPlant, type NewPlant } from "../../src/core/plant.ts";
 import {
   createToken,
   PlantServer,
   PlantStore,
   type PlantStoreOptions,
   type ServerOptions,
+  subscribe,
   TokenRegistry,
 } from "../../src/index.ts";
+import { createTestStore } from "../../src/testing.ts";
 import { makeFolder } from "./folders.ts";
 
 export interface Service {
@@ -45,7 +48,7 @@ export async function startService(t: TestContext, options: ServiceOptions = {})
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "test" });
   await options.prepare?.(folder);
-  const { store, logLines } = await openStore(folder, options);
+  const { store, logLines } = await openStore(t, folder, options);
   const tokens = await TokenRegistry.open(folder);
   const server = await PlantServer.start({ port: 0, ...options, plants: store, tokens });
   t.after(async () => {
@@ -71,12 +74,21 @@ export async function startService(t: TestContext, options: ServiceOptions = {})
   };
 }
 
-/** When test/postgres/contract runs the contract tests, the plants are in a database. */
+/** When test/postgres/contract or test/testing run the contract tests, the plants are elsewhere. */
 async function openStore(
+  t: TestContext,
   folder: string,
   options: ServiceOptions,
 ): Promise<Pick<Service, "store" | "logLines">> {
-  const { PLANT_STORE_TEST_DATABASE: database } = process.env;
+  const { PLANT_STORE_TEST_DATABASE: database, PLANT_STORE_TEST_MEMORY: memory } = process.env;
+  if (memory !== undefined) {
+    const { plants } = createTestStore();
+    const lines: string[] = [];
+    t.after(
+      subscribe("plant-store:create", (plant) => lines.push(encodeNewPlant(plant as NewPlant))),
+    );
+    return { store: plants as unknown as PlantStore, logLines: () => [...lines] };
+  }
   if (database !== undefined) {
     const { createStoreAt } = await import("../postgres/stores.ts");
     const { plants, readLines } = await createStoreAt(database, options);

@@ -1,0 +1,120 @@
+/**
+ * A store and a token check in memory, for tests of programs that embed the service: `plant-store/testing`.
+ *
+ * Invariant. Plants and tokens follow the rules of a store in a folder: the same outcomes, errors and order,
+ * and the same messages on `plant-store:create`. Knows no files and no HTTP.
+ */
+import { creates } from "./core/channels.ts";
+import { PlantStoreError } from "./core/errors.ts";
+import { assertInt64 } from "./core/json.ts";
+import { assertText } from "./core/options.ts";
+import {
+  conflict,
+  encodeNewPlant,
+  isSamePlant,
+  type NewPlant,
+  unknownCursor,
+  validateNewPlant,
+} from "./core/plant.ts";
+import type { ListOptions, PlantService, TokenVerifier, VerifiedToken } from "./core/services.ts";
+import { hashToken, isLive, makeRecord, type NewToken, type TokenRecord } from "./core/token.ts";
+
+export interface TestToken extends NewToken {
+  /** What a client sends after `Bearer`: letters, digits and `-._~+/`. */
+  readonly token: string;
+}
+
+export interface TestStoreOptions {
+  /** Default: none, so that every request is answered 401. */
+  readonly tokens?: readonly TestToken[] | undefined;
+}
+
+/** Holds what `createRequestListener` and `PlantServer.start` take. */
+export interface TestStore extends AsyncDisposable {
+  readonly plants: PlantService;
+  readonly tokens: TokenVerifier;
+  /** Every later call of `plants` is refused with the code `closed`. */
+  close(): Promise<void>;
+}
+
+/**
+ * An empty store in memory, and the tokens that are accepted.
+ *
+ * @throws TypeError or RangeError for a token that is not possible, or whose text or name another one has.
+ */
+export function createTestStore({ tokens = [] }: TestStoreOptions = {}): TestStore {
+  const plants = new TestPlants();
+  const close = async () => plants.close();
+  return { plants, tokens: acceptTokens(tokens), close, [Symbol.asyncDispose]: close };
+}
+
+class TestPlants implements PlantService {
+  readonly #plants: NewPlant[] = [];
+  /** Positions in `#plants`, by id. */
+  readonly #positions = new Map<bigint, number>();
+  /** The length of a log that holds these plants. */
+  #bytes = 0;
+  #isClosed = false;
+
+  async create(given: NewPlant): Promise<"created" | "replayed"> {
+    const plant = validateNewPlant(given);
+    const { id, name, tag } = plant;
+    const stored = this.#find(id);
+    if (stored !== undefined && !isSamePlant(stored, plant)) throw conflict(id);
+    if (stored !== undefined) return "replayed";
+    this.#positions.set(id, this.#plants.push(plant) - 1);
+    const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
+    creates.publish({ log: "memory", id, name, tag, offset: this.#bytes, bytes });
+    this.#bytes += bytes;
+    return "created";
+  }
+
+  async get(id: bigint): Promise<NewPlant | undefined> {
+    assertInt64(id);
+    const plant = this.#find(id);
+    return plant && { ...plant };
+  }
+
+  async *list({ after }: ListOptions = {}): AsyncGenerator<NewPlant> {
+    if (after !== undefined) assertInt64(after);
+    this.#assertUsable();
+    const last = after === undefined ? -1 : this.#positions.get(after);
+    if (last === undefined) throw unknownCursor(after);
+    for (const plant of this.#plants.slice(last + 1)) {
+      this.#assertUsable();
+      yield { ...plant };
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  #find(id: bigint): NewPlant | undefined {
+    this.#assertUsable();
+    return this.#plants[this.#positions.get(id) ?? -1];
+  }
+
+  #assertUsable(): void {
+    if (this.#isClosed) throw new PlantStoreError("closed", "Cannot use the store: it is closed");
+  }
+}
+
+/** The global `Date` decides about an expiry, so that a test can move it. */
+function acceptTokens(given: readonly TestToken[]): TokenVerifier {
+  const all: { readonly record: TokenRecord; readonly verdict: VerifiedToken }[] = [];
+  for (const { token, ...newToken } of given) {
+    assertText("token", token);
+    const record = makeRecord(token, newToken, Date.now());
+    const { name, hash, scopes } = record;
+    if (all.some(({ record }) => record.name === name || record.hash === hash)) {
+      throw new RangeError(`tokens: expected each text and each name once, got "${name}" again`);
+    }
+    all.push({ record, verdict: { name, scopes } });
+  }
+  const live = () => all.filter(({ record }) => isLive(record, Date.now()));
+  return {
+    verify: (token) => live().find(({ record }) => record.hash === hashToken(token))?.verdict,
+    isCurrent: (verified) => live().some(({ verdict }) => verdict === verified),
+  };
+}

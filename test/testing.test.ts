@@ -1,0 +1,164 @@
+/** `plant-store/testing` beside a store in a folder: both do the same. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  type CreateMessage,
+  createRequestListener,
+  type NewPlant,
+  PlantServer,
+  type PlantService,
+  PlantStore,
+  subscribe,
+} from "../src/index.ts";
+import * as kit from "../src/testing.ts";
+import { createTestStore } from "../src/testing.ts";
+import { makeFolder } from "./support/folders.ts";
+import { serve } from "./support/serve.ts";
+import { collect } from "./support/stores.ts";
+
+test("plant-store/testing exports one function", () => {
+  assert.deepEqual(Object.keys(kit), ["createTestStore"]);
+});
+
+type Call = (plants: PlantService) => Promise<unknown>;
+const create =
+  (plant: object): Call =>
+  (plants) =>
+    plants.create(plant as NewPlant);
+const get =
+  (id: unknown): Call =>
+  (plants) =>
+    plants.get(id as bigint);
+const list =
+  (after?: unknown): Call =>
+  (plants) =>
+    collect(plants.list({ after: after as bigint }));
+
+const CALLS: readonly Call[] = [
+  list(),
+  get(7n),
+  create({ id: 7n, name: "Fern", tag: "indoor" }),
+  create({ id: -9223372036854775808n, name: "\ud800 \u2028", tag: "" }),
+  create({ id: 7n, name: "Fern", tag: "indoor", size: 3 }),
+  create({ id: 7n, name: "Fern" }),
+  create({ id: 7n, name: "Ivy", tag: "indoor" }),
+  create({ id: 8n, name: "", tag: "\u0000".repeat(2 ** 26 / 6) }),
+  create({ id: 1, name: "Fern" }),
+  create({ id: 2n ** 63n, name: "Fern" }),
+  create({ id: 9n, name: "last" }),
+  get(7n),
+  get(-9223372036854775808n),
+  get(7),
+  get(2n ** 63n),
+  list(),
+  list(7n),
+  list(9n),
+  list(10n),
+  list(7),
+];
+
+/** Each outcome: a value, or code and message of an error. */
+async function outcomesOf(plants: PlantService, calls: readonly Call[]): Promise<unknown[]> {
+  const outcomes: unknown[] = [];
+  for (const call of calls) {
+    outcomes.push(await call(plants).catch(({ name, code, message }) => ({ name, code, message })));
+  }
+  return outcomes;
+}
+
+test("every call has the outcome that it has with a store in a folder, closed or not", async (t) => {
+  const store = await PlantStore.open(makeFolder(t));
+  const { plants, close } = createTestStore();
+  assert.deepEqual(await outcomesOf(plants, CALLS), await outcomesOf(store, CALLS));
+  await Promise.all([store.close(), close()]);
+  assert.deepEqual(await outcomesOf(plants, CALLS), await outcomesOf(store, CALLS));
+});
+
+test("a list has the plants of its beginning, which its reader cannot change", async () => {
+  await using store = createTestStore();
+  const { plants } = store;
+  await plants.create({ id: 1n, name: "one" });
+  for await (const plant of plants.list()) {
+    Object.assign(plant, { name: "changed" });
+    await plants.create({ id: 2n, name: "two" });
+  }
+  const all = [
+    { id: 1n, name: "one" },
+    { id: 2n, name: "two" },
+  ];
+  assert.deepEqual(await collect(plants.list()), all);
+  assert.deepEqual(await plants.get(1n), all[0]);
+});
+
+test("a new plant is published as one in a folder is, except for the log", async (t) => {
+  const messages: CreateMessage[] = [];
+  t.after(subscribe("plant-store:create", (message) => messages.push(message)));
+  const store = await PlantStore.open(makeFolder(t));
+  for (const plants of [store, createTestStore().plants]) {
+    await plants.create({ id: 7n, name: "Fern é", tag: "indoor" });
+    await plants.create({ id: 7n, name: "Fern é", tag: "indoor" });
+    await plants.create({ id: 8n, name: "Ivy" });
+  }
+  await store.close();
+  const [one, two, ...others] = messages.map((message) => ({ ...message, log: "" }));
+  assert.deepEqual(others, [one, two]);
+});
+
+const FERN = '{"id":7,"name":"Fern"}';
+
+async function post(url: string, token: string): Promise<string> {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const answer = await fetch(`${url}/plants`, { method: "POST", headers, body: FERN });
+  return `${answer.status} ${await answer.text()}`;
+}
+
+test("a server and a listener take it, and its tokens have their scopes", async (t) => {
+  const { plants, tokens, close } = createTestStore({
+    tokens: [
+      { token: "secret", name: "one" },
+      { token: "reader==", name: "two", scopes: ["read"] },
+    ],
+  });
+  const server = await PlantServer.start({ plants, tokens, port: 0 });
+  t.after(() => server.close(0));
+  const { url } = await serve(t, createRequestListener({ plants, tokens }));
+  for (const place of [server.url, url]) {
+    assert.equal(await post(place, "secret"), '200 {"name":"Fern"}');
+    assert.match(await post(place, "reader=="), /^403 .*40301/);
+    assert.match(await post(place, "other"), /^401 .*40102/);
+    const headers = { Authorization: "Bearer reader==" };
+    assert.equal(await (await fetch(`${place}/plants`, { headers })).text(), `[${FERN}]`);
+    assert.equal(await (await fetch(`${place}/plants/7`, { headers })).text(), FERN);
+  }
+  assert.match(await post(url, "secret"), /^200/);
+  await close();
+  assert.match(await post(url, "secret"), /^503 .*50304/);
+});
+
+test("a token expires by the global Date", async (t) => {
+  const expiresAt = Date.now() + 3_600_000;
+  const { tokens } = createTestStore({ tokens: [{ token: "secret", name: "one", expiresAt }] });
+  const verdict = await tokens.verify("secret");
+  assert.deepEqual(verdict, { name: "one", scopes: ["write"] });
+  assert.equal(tokens.isCurrent?.({ name: "one", scopes: ["write"] }), false);
+  assert.equal(verdict && tokens.isCurrent?.(verdict), true);
+  t.mock.timers.enable({ apis: ["Date"], now: expiresAt });
+  assert.equal(tokens.verify("secret"), undefined);
+  assert.equal(verdict && tokens.isCurrent?.(verdict), false);
+});
+
+test("a token that is not possible, or given twice, is refused", () => {
+  const one = { token: "secret", name: "one" };
+  for (const [tokens, message] of [
+    [[{ ...one, token: "" }], /^token: expected some text/],
+    [[{ ...one, name: "two words" }], /^name: expected 1 to 64 letters/],
+    [[{ ...one, scopes: ["admin"] }], /^scopes: expected an array/],
+    [[one, { ...one, name: "two" }], /^tokens: .* got "two" again/],
+    [[one, { ...one, token: "other" }], /^tokens: .* got "one" again/],
+    [["secret"], /^token: expected a string, got undefined/],
+  ] as const) {
+    assert.throws(() => createTestStore({ tokens: tokens as unknown as kit.TestToken[] }), {
+      message,
+    });
+  }
+});
