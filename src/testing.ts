@@ -7,7 +7,7 @@
 import { creates } from "./core/channels.ts";
 import { PlantStoreError } from "./core/errors.ts";
 import { assertInt64 } from "./core/json.ts";
-import { assertText } from "./core/options.ts";
+import { assertNames, assertText } from "./core/options.ts";
 import {
   conflict,
   encodeNewPlant,
@@ -42,7 +42,8 @@ export interface TestStore extends AsyncDisposable {
  *
  * @throws TypeError or RangeError for a token that is not possible, or whose text or name another one has.
  */
-export function createTestStore({ tokens = [] }: TestStoreOptions = {}): TestStore {
+export function createTestStore({ tokens = [], ...others }: TestStoreOptions = {}): TestStore {
+  assertNames(others, []);
   const plants = new TestPlants();
   const close = async () => plants.close();
   return { plants, tokens: acceptTokens(tokens), close, [Symbol.asyncDispose]: close };
@@ -60,8 +61,8 @@ class TestPlants implements PlantService {
     const plant = validateNewPlant(given);
     const { id, name, tag } = plant;
     const stored = this.#find(id);
-    if (stored !== undefined && !isSamePlant(stored, plant)) throw conflict(id);
-    if (stored !== undefined) return "replayed";
+    if (stored && !isSamePlant(stored, plant)) throw conflict(id);
+    if (stored) return "replayed";
     this.#positions.set(id, this.#plants.push(plant) - 1);
     const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
     creates.publish({ log: "memory", id, name, tag, offset: this.#bytes, bytes });
@@ -80,10 +81,7 @@ class TestPlants implements PlantService {
     this.#assertUsable();
     const last = after === undefined ? -1 : this.#positions.get(after);
     if (last === undefined) throw unknownCursor(after);
-    for (const plant of this.#plants.slice(last + 1)) {
-      this.#assertUsable();
-      yield { ...plant };
-    }
+    for (const plant of this.#plants.slice(last + 1)) yield { ...plant };
   }
 
   close(): void {

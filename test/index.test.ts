@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
+import path from "node:path";
 import { type TestContext, test } from "node:test";
 import * as library from "../src/index.ts";
 import {
@@ -15,6 +17,8 @@ import {
   type TokenVerifier,
   type VerifiedToken,
 } from "../src/index.ts";
+import { PostgresPlants } from "../src/postgres/index.ts";
+import { createTestStore } from "../src/testing.ts";
 import * as tools from "../src/tools.ts";
 import { makeFolder } from "./support/folders.ts";
 import { runModule } from "./support/run.ts";
@@ -22,6 +26,32 @@ import { serve } from "./support/serve.ts";
 import { type Answer, errorNumber, send } from "./support/service.ts";
 import { collect, readLog } from "./support/stores.ts";
 import { collectWarnings } from "./support/watch.ts";
+
+test("an unknown option is refused by its name, and nothing is opened", async (t) => {
+  const folder = path.join(makeFolder(t), "data");
+  const parts = { plants: new Shed(), tokens: { verify: () => undefined } };
+  const misspelt = { bodyByteMax: 1 } as never;
+  const calls: readonly (() => unknown)[] = [
+    () => createRequestListener({ ...parts, ...(misspelt as object) }),
+    () => PlantServer.start({ ...parts, ...(misspelt as object) }),
+    () => library.AdminServer.start(misspelt),
+    () => PlantStore.open(folder, misspelt),
+    () => createToken(folder, misspelt),
+    () => library.createFirstToken(folder, misspelt),
+    () => createTestStore(misspelt),
+    () => createTestStore({ tokens: [{ token: "a", name: "b", ...(misspelt as object) }] }),
+    () => tools.verifyLog(folder, misspelt),
+    () => tools.repairLog(folder, misspelt),
+    () => tools.backupInto(folder, folder, misspelt),
+    () => tools.importPlants(new Shed(), (async function* () {})(), misspelt),
+    () => PostgresPlants.open(misspelt),
+  ];
+  for (const call of calls) {
+    const message = "bodyByteMax: unknown option; docs/embedding.md has all";
+    await assert.rejects(async () => call(), { name: "TypeError", message }, String(call));
+  }
+  assert.equal(existsSync(folder), false);
+});
 
 test("the library exports these names and no others", () => {
   // Every name here is a promise: removing one breaks programs.

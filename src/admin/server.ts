@@ -19,6 +19,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import {
   type AdminAddress,
   assertMethods,
+  assertNames,
   assertNumber,
   assertSocketPath,
   assertText,
@@ -88,7 +89,9 @@ export class AdminServer {
    * @throws the system's error if the address cannot be used (`code` `EADDRINUSE`, `EACCES`, …);
    * TypeError or RangeError for an option that is missing, of the wrong type or out of its range.
    */
-  static async start({ address, status, version, hosts }: AdminOptions): Promise<AdminServer> {
+  static async start(options: AdminOptions): Promise<AdminServer> {
+    assertNames(options, ["address", "status", "version", "hosts"]);
+    const { address, status, version, hosts } = options;
     assertAdminAddress(address);
     assertMethods("status", status, ["state", "store", "tokens", "freeBytes"]);
     assertText("version", version);

@@ -130,9 +130,24 @@ async function startAdmin(
 type Parts = Pick<ServerOptions, "plants" | "tokens" | "fd" | "tls">;
 
 async function startServer(options: ServeOptions, parts: Parts): Promise<PlantServer> {
-  const { host, port, corsOrigin: corsOrigins, trustedProxy: trustedProxies } = options;
-  const onError = () => {}; // the log has every failure as a warning
-  const all = { ...options, corsOrigins, trustedProxies, onError, ...parts };
+  const { host, port } = options;
+  const all: ServerOptions = {
+    ...parts,
+    host,
+    port,
+    basePath: options.basePath,
+    corsOrigins: options.corsOrigin,
+    trustedProxies: options.trustedProxy,
+    onError: () => {}, // the log has every failure as a warning
+    connectionsMax: options.connectionsMax,
+    pendingBytesMax: options.pendingBytesMax,
+    pendingRequestsMax: options.pendingRequestsMax,
+    bodyBytesMax: options.bodyBytesMax,
+    headerBytesMax: options.headerBytesMax,
+    headerTimeoutMs: options.headerTimeoutMs,
+    requestTimeoutMs: options.requestTimeoutMs,
+    keepAliveTimeoutMs: options.keepAliveTimeoutMs,
+  };
   return PlantServer.start(all).catch((error) => {
     const address = parts.fd === undefined ? { host, port } : undefined;
     throw describeListenError(error, address, "--host or --port");

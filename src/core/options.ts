@@ -133,6 +133,22 @@ export function assertSocketPath(name: string, value: string): void {
   );
 }
 
+/**
+ * Refuses an option that does not exist, because a misspelt name would be ignored.
+ *
+ * @throws TypeError that names it.
+ * @internal
+ */
+export function assertNames<Options extends object>(
+  options: Options,
+  names: readonly (keyof Options)[],
+): void {
+  const known: readonly PropertyKey[] = names;
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  throw new TypeError(`${unknown}: unknown option; docs/embedding.md has all`);
+}
+
 /** @throws TypeError unless it has all methods, and each optional one if present. @internal */
 export function assertMethods(
   name: string,

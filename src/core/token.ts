@@ -12,6 +12,7 @@
  */
 import { createHash } from "node:crypto";
 import { PlantStoreError } from "./errors.ts";
+import { assertNames } from "./options.ts";
 import {
   isTokenName,
   SCOPES,
@@ -148,7 +149,9 @@ function isScopes(value: unknown): value is Scope[] {
   return Array.isArray(value) && value.every(isScope);
 }
 
-function assertNewToken({ name, scopes = [], expiresAt }: NewToken, now: number): void {
+function assertNewToken(newToken: NewToken, now: number): void {
+  assertNames(newToken, ["name", "scopes", "expiresAt"]);
+  const { name, scopes = [], expiresAt } = newToken;
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
   if (!isTokenName(name)) {
     throw new RangeError(

@@ -11,7 +11,13 @@ import type { IncomingMessage, RequestListener, ServerResponse } from "node:http
 import { requests } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/json.ts";
-import { ANY_ORIGIN, assertMethods, assertOrigins, normalizeBasePath } from "../core/options.ts";
+import {
+  ANY_ORIGIN,
+  assertMethods,
+  assertNames,
+  assertOrigins,
+  normalizeBasePath,
+} from "../core/options.ts";
 import type {
   PlantService,
   Scope,
@@ -85,6 +91,20 @@ export interface ListenerOptions {
   readonly onError?: ((error: unknown, requestId: string | undefined) => void) | undefined;
 }
 
+/** @internal */
+export const LISTENER_OPTIONS = [
+  "plants",
+  "tokens",
+  "basePath",
+  "bodyBytesMax",
+  "pendingBytesMax",
+  "pendingRequestsMax",
+  "readBytesMax",
+  "corsOrigins",
+  "trustedProxies",
+  "onError",
+] as const satisfies readonly (keyof ListenerOptions)[];
+
 /** A store that throws must not be silent in a program that subscribes to nothing. */
 function warnOfError(error: unknown, requestId: string | undefined): void {
   const which = requestId === undefined ? "a request" : `the request ${requestId}`;
@@ -99,6 +119,7 @@ function warnOfError(error: unknown, requestId: string | undefined): void {
  * (`NUMBER_OPTIONS`), or a base path that is none.
  */
 export function createRequestListener(options: ListenerOptions): RequestListener {
+  assertNames(options, LISTENER_OPTIONS);
   const listener = new Listener(options);
   // Frameworks pass a third argument of their own, which must not arrive as sendContinue.
   return (req, res) => listener.handleMounted(req, res);

@@ -19,6 +19,7 @@ import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import {
   assertDescriptor,
+  assertNames,
   assertNumber,
   assertText,
   DEFAULT_HOST,
@@ -33,7 +34,7 @@ import { encodeReply, errorReply } from "./answer.ts";
 import { Budget, Lease, NO_TOKEN } from "./body.ts";
 import { CONNECTION_CHECK_MS, Connections, DRAIN_LOOK_MS } from "./connections.ts";
 import { NODE_HEADERS_MAX } from "./head.ts";
-import { Listener, type ListenerOptions } from "./listener.ts";
+import { LISTENER_OPTIONS, Listener, type ListenerOptions } from "./listener.ts";
 import { allowHalfOpen, serverSettings, socketUnder } from "./node-internals.ts";
 import { nameRequest, peerOf, publishAnswer } from "./request-message.ts";
 
@@ -64,6 +65,21 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
   readonly connectionCheckIntervalMs?: number | undefined;
 }
 
+const SERVER_OPTIONS: readonly (keyof ServerOptions)[] = [
+  ...LISTENER_OPTIONS,
+  "host",
+  "port",
+  "fd",
+  "tls",
+  "headerBytesMax",
+  "headerTimeoutMs",
+  "requestTimeoutMs",
+  "keepAliveTimeoutMs",
+  "connectionsMax",
+  "stallTimeoutMs",
+  "connectionCheckIntervalMs",
+];
+
 export class PlantServer {
   /** What clients call `{base_url}`. */
   readonly url: string;
@@ -88,6 +104,7 @@ export class PlantServer {
    * (`NUMBER_OPTIONS`); Error if certificate and key do not belong together.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
+    assertNames(options, SERVER_OPTIONS);
     const listener = new Listener(options);
     const connections = new Connections(listener, options);
     const server = createServer(options, connections, (socket) => listener.clientOn(socket));

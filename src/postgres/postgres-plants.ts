@@ -8,7 +8,13 @@
 import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
-import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
+import {
+  assertMethods,
+  assertNames,
+  assertNumber,
+  assertText,
+  readNumber,
+} from "../core/options.ts";
 import { type NewPlant, unknownCursor, validateNewPlant } from "../core/plant.ts";
 import type {
   CreateOutcome,
@@ -31,6 +37,16 @@ export interface PostgresPlantsOptions extends DatabaseOptions {
   /** What the plants that wait for the database may take in memory. Default: 4 to 64 MiB, by the memory there is. */
   readonly queueBytesMax?: number | undefined;
 }
+
+const OPTIONS: readonly (keyof PostgresPlantsOptions)[] = [
+  "pg",
+  "url",
+  "password",
+  "requireSync",
+  "databaseDeadlineMs",
+  "databaseConnections",
+  "queueBytesMax",
+];
 
 /** How many plants one statement reads: more would delay later reads. */
 const GET_PLANTS_MAX = 64;
@@ -69,6 +85,7 @@ export class PostgresPlants implements PlantService {
    * @throws TypeError or RangeError for a wrong option.
    */
   static async open(options: PostgresPlantsOptions): Promise<PostgresPlants> {
+    assertNames(options, OPTIONS);
     assertMethods("pg", options.pg, ["Client"]);
     makeClient(options.pg); // throws if the driver is not the one that is needed
     assertText("url", options.url);

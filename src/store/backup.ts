@@ -21,7 +21,7 @@ import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOG_NAME, RESTORE_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
-import { readNumber } from "../core/options.ts";
+import { assertNames, readNumber } from "../core/options.ts";
 import {
   type Checkpoint,
   checkpointPath,
@@ -121,6 +121,7 @@ export async function backupInto(
   folder: string,
   options: BackupIntoOptions = {},
 ): Promise<NumberedBackupReport> {
+  assertNames(options, ["keep", "onProgress"]);
   const keep = readNumber(options, "keep");
   return copyDirectory(directory, options.onProgress, (fill) => addBackup(folder, keep, fill));
 }

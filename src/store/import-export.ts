@@ -11,7 +11,7 @@
  */
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
-import { RECORD_BYTES_MAX } from "../core/options.ts";
+import { assertNames, RECORD_BYTES_MAX } from "../core/options.ts";
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
@@ -104,8 +104,10 @@ const LINE_FAULTS: readonly string[] = [
 export async function importPlants(
   plants: Pick<PlantService, "create">,
   text: AsyncIterable<Buffer>,
-  { onRefused, onProgress }: ImportOptions = {},
+  options: ImportOptions = {},
 ): Promise<ImportReport> {
+  assertNames(options, ["onRefused", "onProgress"]);
+  const { onRefused, onProgress } = options;
   const report = { created: 0, replayed: 0, refused: 0 };
   for await (const block of splitLines(inPieces(text))) {
     const lines: { readonly record: Buffer; readonly line: number }[] = [];

@@ -9,7 +9,13 @@
 import { type CreateMessage, creates } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/json.ts";
-import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
+import {
+  assertMethods,
+  assertNames,
+  assertNumber,
+  assertText,
+  readNumber,
+} from "../core/options.ts";
 import {
   conflict,
   encodeNewPlant,
@@ -90,14 +96,12 @@ export class PlantStore implements PlantService {
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
     assertText("directory", directory);
-    const { command = "library", onProgress } = options;
+    assertNames(options, ["command", "batchBytesMax", "queueBytesMax", "onProgress"]);
+    const { command = "library", onProgress, queueBytesMax } = options;
     assertText("command", command);
     assertMethods("options", options, [], ["onProgress"]);
-    if (options.queueBytesMax !== undefined) assertNumber("queueBytesMax", options.queueBytesMax);
-    const limits: Limits = {
-      batchBytesMax: readNumber(options, "batchBytesMax"),
-      queueBytesMax: options.queueBytesMax,
-    };
+    if (queueBytesMax !== undefined) assertNumber("queueBytesMax", queueBytesMax);
+    const limits: Limits = { batchBytesMax: readNumber(options, "batchBytesMax"), queueBytesMax };
     let store: PlantStore | undefined;
     const durableBytes = () => store?.status().logBytes;
     store = new PlantStore(await openLog(directory, { command, onProgress, durableBytes }), limits);

@@ -12,6 +12,7 @@
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME } from "../core/file-names.ts";
+import { assertNames } from "../core/options.ts";
 import {
   type Checkpoint,
   EMPTY_LOG,
@@ -67,8 +68,10 @@ export function isSound({ damaged, checksum }: VerifyReport): boolean {
  */
 export async function verifyLog(
   directory: string,
-  { onFault, onProgress }: VerifyOptions = {},
+  options: VerifyOptions = {},
 ): Promise<VerifyReport> {
+  assertNames(options, ["onFault", "onProgress"]);
+  const { onFault, onProgress } = options;
   return useAndClose(await openLogForReading(directory), async (file) => {
     const checkpoint = await readCheckpoint(file.path);
     const durableBytes = await locks.askDurableBytes(directory, LOCK_NAME);
@@ -130,6 +133,7 @@ export interface RepairOutcome extends RepairPlan {
  * `unsynced` if the disk does not take what was read; `io_error` if there is nothing to repair or the system refuses.
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
+  assertNames(options, ["confirm", "onLeftOut", "onProgress"]);
   return useAndClose(await lockDirectory(directory, "repair"), () =>
     repairLocked(directory, options),
   );

@@ -251,7 +251,8 @@ test("a client that is refused during a stop is answered, and does not delay it"
     await released;
     return undefined;
   });
-  const server = await PlantServer.start({ ...makePorts(), tokens: { verify }, port: 0 });
+  const { plants } = makePorts();
+  const server = await PlantServer.start({ plants, tokens: { verify }, port: 0 });
   t.after(() => server.close(0));
   const client = await Client.connect(Number(new URL(server.url).port), true);
   await client.send(encodeRequest({ token: "bad" }, headOf(1024 * MIB)));

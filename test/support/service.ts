@@ -38,17 +38,20 @@ export interface Answer {
 }
 
 export type ServiceOptions = Partial<ServerOptions> &
-  PlantStoreOptions & {
+  Pick<PlantStoreOptions, "queueBytesMax"> & {
     /** Prepares the folder before the store and the tokens are opened. */
     readonly prepare?: (folder: string) => Promise<void>;
   };
 
 /** Starts the service, and stops it when the test ends. */
-export async function startService(t: TestContext, options: ServiceOptions = {}): Promise<Service> {
+export async function startService(
+  t: TestContext,
+  { prepare, queueBytesMax, ...options }: ServiceOptions = {},
+): Promise<Service> {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "test" });
-  await options.prepare?.(folder);
-  const { store, logLines } = await openStore(t, folder, options);
+  await prepare?.(folder);
+  const { store, logLines } = await openStore(t, folder, { queueBytesMax });
   const tokens = await TokenRegistry.open(folder);
   const server = await PlantServer.start({ port: 0, ...options, plants: store, tokens });
   t.after(async () => {
@@ -78,7 +81,7 @@ export async function startService(t: TestContext, options: ServiceOptions = {})
 async function openStore(
   t: TestContext,
   folder: string,
-  options: ServiceOptions,
+  options: PlantStoreOptions,
 ): Promise<Pick<Service, "store" | "logLines">> {
   const { PLANT_STORE_TEST_DATABASE: database, PLANT_STORE_TEST_MEMORY: memory } = process.env;
   if (memory !== undefined) {
