@@ -127,15 +127,18 @@ async function recover(
   const syncing = syncFound(file); // while it is read
   syncing.catch(() => {}); // it is awaited after the scan
   const lost: ByteRange[] = [];
-  const scan = await LogScan.run(file, size, {
-    checkpoint,
-    isLost: await lostLineJudge(file, size, checkpoint?.bytes),
-    onFault: ({ kind, position, bytes, reason }) => {
-      if (kind === "mendable") lost.push({ ...position, bytes });
-      else if (kind !== "repeat") throw lineError(file.path, position, `${reason}; ${ADVICE}`);
-    },
-    onProgress,
-  }).finally(() => syncing); // a sync that failed is remembered also if the scan fails
+  const read = async () =>
+    LogScan.run(file, size, {
+      checkpoint,
+      isLost: await lostLineJudge(file, size, checkpoint?.bytes),
+      onFault: ({ kind, position, bytes, reason }) => {
+        if (kind === "mendable") lost.push({ ...position, bytes });
+        else if (kind !== "repeat") throw lineError(file.path, position, `${reason}; ${ADVICE}`);
+      },
+      onProgress,
+    });
+  // Also if the log cannot be read: the file must not be closed amid a sync, and one that failed is remembered.
+  const scan = await read().finally(() => syncing);
   requireKnownBytes(file.path, checkpoint, scan);
   if (isUnsynced(file.path) && (lost.length > 0 || scan.tail.offset < size)) {
     // No power cut: the page cache may have dropped what the disk never got.

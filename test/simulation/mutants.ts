@@ -278,6 +278,9 @@ store/start.ts
 a log that was replaced is closed twice: raw error
 -       file = await LogFile.open(logPath, lock);
 +       await old.close(); file = await LogFile.open(logPath, lock);
+a start that cannot read closes a log amid its sync: repair, start: corruption, start: unsynced, refused
+- const scan = await read().finally(() => syncing);
++ const scan = await read(); await syncing;
 `;
 
 function parse(text: string): Mutant[] {

@@ -11,12 +11,12 @@ import { simulate } from "./runner.ts";
  */
 const SEEDS: Readonly<Record<string, string>> = {
   "an empty file is renamed to a checkpoint": "mutant-1.18",
-  "a token event is written with its line feed": "tok2.216",
   "an error of the system leaves a function of the store": "mutant-1.10",
   "a restore that fails leaves what it has placed": "mutant-1.34",
   "a backup whose name is not durable stays": "mutant-1.214",
   "tokens are listed that only the page cache has": "q.365",
   "a log that was replaced is closed twice": "mutant-1.18",
+  "a start that cannot read closes a log amid its sync": "fa.4868",
 };
 /** And some that found nothing. */
 const MORE = Array.from({ length: 40 }, (_, at) => `always.${at}`);
