@@ -136,8 +136,8 @@ const PARSER_FAULTS = new Map<string, [code: RequestErrorCode, message: string]>
   ["ERR_HTTP_REQUEST_TIMEOUT", ["request_timeout", "request: expected all of it sooner"]],
 ]);
 
-/** RFC 9110 section 5.6.2. */
-const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
+/** The pattern of a word in a header, also of its name: RFC 9110 section 5.6.2. */
+export const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 const PARAMETER = `${TOKEN}=(?:${TOKEN}|"(?:[^"\\\\]|\\\\.)*")`;
 const UTF8 = 'charset=(?:utf-?8|"utf-?8")';
 /** With any parameters (RFC 9110 section 5.6.6), except a charset other than UTF-8. */

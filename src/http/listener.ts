@@ -46,6 +46,7 @@ import {
   insufficientScope,
   readHead,
   requireExpectation,
+  TOKEN,
 } from "./head.ts";
 import { ignoreFollowing, probe } from "./node-internals.ts";
 import { Reads } from "./reads.ts";
@@ -204,7 +205,8 @@ export class Listener {
     }
     this.#cors?.mark(req, res);
     if (this.#cors?.isPreflight(req)) {
-      answer(exchange, PREFLIGHT_REPLY);
+      res.appendHeader("Vary", "Access-Control-Request-Headers");
+      answer(exchange, preflightReply(req));
       return;
     }
     try {
@@ -317,16 +319,30 @@ function methodNotAllowed(resource: Resource, method: string): PlantStoreError {
 const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 const METHODS = RESOURCES.flatMap(({ operations }) => [...operations.keys()]);
 
-/** For any path, so that a page can read a 404. Chromium remembers it for two hours at most. */
-const PREFLIGHT_REPLY: Reply = {
-  status: 204,
-  headers: {
-    "Access-Control-Allow-Methods": [...new Set(METHODS)].join(", "),
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match, X-Request-Id",
-    "Access-Control-Max-Age": "7200",
-  },
-  body: "",
-};
+/** Headers that a page may send without asking for them. */
+const ALLOWED = ["authorization", "content-type", "if-none-match", "x-request-id"];
+const HEADER_NAME = new RegExp(`^${TOKEN}$`);
+/** A list that is longer than any of a page allows nothing more. */
+const ASKED_CHARACTERS_MAX = 1024;
+
+/**
+ * For any path, so that a page can read a 404. Allows every header that the page asks for: tools for
+ * tracing add their own. Chromium remembers it for two hours at most.
+ */
+function preflightReply({ headers }: IncomingMessage): Reply {
+  const { "access-control-request-headers": list = "" } = headers;
+  const asked = list.length > ASKED_CHARACTERS_MAX ? [] : list.toLowerCase().split(/[ \t]*,[ \t]*/);
+  const allowed = new Set([...ALLOWED, ...asked.filter((name) => HEADER_NAME.test(name))]);
+  return {
+    status: 204,
+    headers: {
+      "Access-Control-Allow-Methods": [...new Set(METHODS)].join(", "),
+      "Access-Control-Allow-Headers": [...allowed].join(", "),
+      "Access-Control-Max-Age": "7200",
+    },
+    body: "",
+  };
+}
 
 /**
  * Lets pages of named origins use the service from a browser (the CORS protocol of the Fetch

@@ -19,6 +19,8 @@ const OTHER = "http://localhost:3000";
 const STRANGER = "https://stranger.example";
 const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 
+const ALLOWED = "authorization, content-type, if-none-match, x-request-id";
+
 /** The headers of the answer that matter to a browser. */
 function marksOf({ headers }: Pick<RawAnswer, "headers">): Record<string, string> {
   const marks = [...headers].filter(
@@ -71,11 +73,37 @@ for (const target of [
       assert.equal(answer.headers.get("content-type"), undefined);
       assert.deepEqual(marksOf(answer), {
         ...MARKED,
+        vary: "Origin, Access-Control-Request-Headers",
         "access-control-allow-origin": origin,
         "access-control-allow-methods": "GET, HEAD, POST",
-        "access-control-allow-headers": "Authorization, Content-Type, If-None-Match, X-Request-Id",
+        "access-control-allow-headers": ALLOWED,
         "access-control-max-age": "7200",
       });
+    }
+  });
+}
+
+const LONG_NAME = "x".repeat(1025);
+
+for (const [asked, more] of [
+  ["authorization,baggage,sentry-trace,traceparent", ", baggage, sentry-trace, traceparent"],
+  ["X-B3-TraceId ,\tx-b3-traceid, Authorization", ", x-b3-traceid"],
+  ["traceparent,,a b,x:y,caf\u00e9,*", ", traceparent, *"],
+  [LONG_NAME, ""],
+  ["", ""],
+  [undefined, ""],
+] as const) {
+  test(`a page that asks for ${asked?.slice(0, 46)} is allowed the headers with valid names`, async (t) => {
+    for (const [origins, vary] of [
+      [[APP], "Origin, Access-Control-Request-Headers"],
+      [["*"], "Access-Control-Request-Headers"],
+    ] as const) {
+      const service = await startReadable(t, [], { corsOrigins: origins });
+      const { headers } = preflightFrom(APP);
+      const parts = { ...headers, "Access-Control-Request-Headers": asked };
+      const answer = await ask(service, { method: "OPTIONS", headers: parts });
+      assert.equal(answer.headers.get("access-control-allow-headers"), ALLOWED + more);
+      assert.equal(answer.headers.get("vary"), vary);
     }
   });
 }
