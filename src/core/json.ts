@@ -188,6 +188,8 @@ class Scanner {
 export const INT64_MIN = -(2n ** 63n);
 /** @internal */
 export const INT64_MAX = 2n ** 63n - 1n;
+/** For messages. @internal */
+export const INT64_RANGE = `from ${INT64_MIN} to ${INT64_MAX}`;
 
 /** The longest int64 has 19 digits: 9223372036854775807. */
 const DIGITS_MAX = 19;
@@ -205,7 +207,7 @@ const CANONICAL = /^(?:0|-?[1-9][0-9]{0,18})$/;
 export function assertInt64(id: bigint): void {
   if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
   if (id < INT64_MIN || id > INT64_MAX) {
-    throw new RangeError(`id: expected a bigint from ${INT64_MIN} to ${INT64_MAX}, got ${id}`);
+    throw new RangeError(`id: expected a bigint ${INT64_RANGE}, got ${id}`);
   }
 }
 

@@ -14,6 +14,7 @@ import { PlantStoreError } from "./errors.ts";
 import {
   copyNewPlant,
   encodeNewPlant,
+  INT64_RANGE,
   type NewPlant,
   newPlant,
   parseCanonicalInt64,
@@ -99,7 +100,8 @@ function parseAny(text: string): NewPlant {
     }
     return undefined;
   };
-  const id = read("id", "an int64", parseInt64);
+  const isBeyond = Math.abs(Number(literals.id[0])) >= 2 ** 63;
+  const id = read("id", isBeyond ? `an int64, ${INT64_RANGE}` : "an int64", parseInt64);
   const name = read("name", "a string", parseString);
   const tag = read("tag", "a string", parseString);
   if (faults.length === 0 && id !== undefined && name !== undefined) return newPlant(id, name, tag);
@@ -184,7 +186,8 @@ export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
 export function conflict(id: bigint): PlantStoreError {
   return new PlantStoreError(
     "conflict",
-    `Cannot create plant ${id}: the id belongs to a plant with another name or tag`,
+    `Cannot create plant ${id}: the id belongs to a plant with another name or tag; ` +
+      "get that one, or use another id",
   );
 }
 

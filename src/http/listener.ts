@@ -10,7 +10,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { requests } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { parseCanonicalInt64 } from "../core/json.ts";
+import { INT64_RANGE, parseCanonicalInt64 } from "../core/json.ts";
 import {
   ANY_ORIGIN,
   assertMethods,
@@ -298,9 +298,17 @@ export function findRoute(target: string, basePath: string): Route | undefined {
 }
 
 function notFound(basePath: string, target: string): PlantStoreError {
-  const known = RESOURCES.map(({ path }) => basePath + path).join(" or ");
-  const message = `path: expected ${known}, got ${quote(pathOf(target))}`;
+  const path = pathOf(target);
+  const known = RESOURCES.map((resource) => basePath + resource.path).join(" or ");
+  const message = `path: expected ${known}${nextStep(path, basePath)}, got ${quote(path)}`;
   return new PlantStoreError("not_found", message);
+}
+
+/** For the two mistakes that are hard to see. */
+function nextStep(path: string, basePath: string): string {
+  const isSlash = path.endsWith("/") && findRoute(path.slice(0, -1), basePath) !== undefined;
+  if (isSlash) return " without the slash at the end";
+  return /\/-?[1-9][0-9]{18,}$/.test(path) ? ` with an id ${INT64_RANGE}` : "";
 }
 
 /** The value of `Allow`. */

@@ -167,7 +167,8 @@ const CREATE_PLANT = {
       invalid_utf8: "expected text in UTF-8, got other bytes",
       invalid_json: "invalid JSON at byte 2: expected a member name, got the end of the text",
       duplicate_member: "id: expected once, given 2 times",
-      conflict: "Cannot create plant 7: the id belongs to a plant with another name or tag",
+      conflict:
+        "Cannot create plant 7: the id belongs to a plant with another name or tag; get that one, or use another id",
       body_too_large: "body: expected at most 1048576 bytes, got more",
       unsupported_media_type: "Content-Type: expected application/json in UTF-8, got none",
       unsupported_encoding: "Content-Encoding: expected identity or nothing, got another coding",

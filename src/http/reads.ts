@@ -9,7 +9,7 @@ import { hash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import { INT64_MAX, INT64_MIN, parseCanonicalInt64 } from "../core/json.ts";
+import { INT64_RANGE, parseCanonicalInt64 } from "../core/json.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { cut, encodeJsonString } from "../core/text.ts";
@@ -188,7 +188,7 @@ export function parseListQuery(target: string): ListQuery {
     return value;
   };
   const limit = read("limit", parseLimit, `one whole number from 1 to ${LIMIT_MAX}`);
-  const after = read("after", parseCanonicalInt64, `one id from ${INT64_MIN} to ${INT64_MAX}`);
+  const after = read("after", parseCanonicalInt64, `one id ${INT64_RANGE}`);
   if (faults.length > 0) throw new PlantStoreError("invalid_query", faults.join("; "));
   return { limit, after };
 }

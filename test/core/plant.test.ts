@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import {
+  conflict,
   encodeNewPlant,
   encodePlant,
   type NewPlant,
@@ -213,6 +214,26 @@ function faultOf(bytes: Buffer): PlantStoreError {
   }
   throw new Error("expected a fault");
 }
+
+const RANGE = ", from -9223372036854775808 to 9223372036854775807";
+
+for (const [id, range] of [
+  ["9223372036854775808", RANGE],
+  ["-9223372036854775809", RANGE],
+  ["1e400", RANGE],
+  ["7.5", ""],
+  ["1e-400", ""],
+  ["null", ""],
+] as const) {
+  test(`the message for the id ${id} names the range only if the id is outside it`, () => {
+    const { message } = faultOf(Buffer.from(`{"id":${id},"name":"Fern"}`));
+    assert.equal(message, `id: expected an int64${range}, got ${id}`);
+  });
+}
+
+test("the message of a conflict says what to do", () => {
+  assert.match(conflict(7n).message, /; get that one, or use another id$/);
+});
 
 /** The fields that a message names: each is followed by a colon. */
 function fieldsOf({ message }: PlantStoreError): string {

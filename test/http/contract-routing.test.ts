@@ -102,6 +102,25 @@ const UNKNOWN_PATHS = [
   "ftp://localhost/plants",
 ];
 
+const RANGE = "from -9223372036854775808 to 9223372036854775807";
+const PATHS = "/garden/plants or /garden/plants/{id}";
+
+for (const [path, expected] of [
+  ["/garden/plants/", `${PATHS} without the slash at the end`],
+  ["/garden/plants/7/", `${PATHS} without the slash at the end`],
+  ["/garden/plants/9223372036854775808", `${PATHS} with an id ${RANGE}`],
+  ["/garden/plants/-9223372036854775809", `${PATHS} with an id ${RANGE}`],
+  ["/garden/", PATHS],
+  ["/garden/plants/07", PATHS],
+  ["/garden/plants//", PATHS],
+] as const) {
+  test(`the 404 for ${path} says what to change, if that is clear`, async (t) => {
+    const service = await startService(t, { basePath: "/garden" });
+    const answer = await exchange(service, { target: path, body: BODY });
+    assert.equal(assertError(answer, 40401), `path: expected ${expected}, got "${path}"`);
+  });
+}
+
 test("every other path is answered 40401, with any method", async (t) => {
   const service = await startService(t);
   for (const target of UNKNOWN_PATHS) {
