@@ -123,8 +123,15 @@ export function createRequestListener(options: ListenerOptions): RequestListener
   assertNames(options, LISTENER_OPTIONS);
   const listener = new Listener(options);
   // Frameworks pass a third argument of their own, which must not arrive as sendContinue.
-  return (req, res) => listener.handleMounted(req, res);
+  return (req, res) => {
+    if (typeof res?.writeHead !== "function") throw new TypeError(NO_RESPONSE);
+    listener.handleMounted(req, res);
+  };
 }
+
+const NO_RESPONSE =
+  "The listener of the plant store: expected the request and the response of node:http, got no such response; " +
+  "it cannot answer a web Request: call the store, or run the listener in a server of node:http";
 
 /** @internal */
 export class Listener {

@@ -52,6 +52,23 @@ describe("the answer names the mistake, and nothing is stored, if other code", (
   }
 });
 
+test("a listener that is called with a web Request says what it expects", () => {
+  const plants = { create: unused, get: unused, list: unused };
+  const listener = createRequestListener({ plants, tokens: { verify: unused } });
+  const web = listener as unknown as (...args: readonly unknown[]) => unknown;
+  const request = new Request("http://localhost/plants", { method: "POST", body: BODY });
+  for (const more of [[], [{ port: 8080 }], [null]]) {
+    assert.throws(() => web(request, ...more), {
+      name: "TypeError",
+      message: /expected the request and the response of node:http, .* a web Request/,
+    });
+  }
+});
+
+function unused(): never {
+  throw new Error("no request gets here");
+}
+
 test("a body that other code has paused is read", async (t) => {
   for (const body of [BODY, LONG]) {
     const { answer, lines } = await create(t, (req) => void req.pause(), { body });
