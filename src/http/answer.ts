@@ -36,6 +36,8 @@ export interface Reply {
   readonly tag?: string;
   /** The number in an Error body. */
   readonly error?: number;
+  /** The message of a 4xx. */
+  readonly reason?: string | undefined;
 }
 
 interface Failure {
@@ -92,7 +94,7 @@ export function errorReply(cause: unknown): Reply {
   const { code, message } = isKnown ? cause : INTERNAL;
   const { status, error, headers } = FAILURES[code as RequestErrorCode];
   const body = `{"error":${error},"message":${encodeJsonString(message)}}`;
-  return { status, headers, body, error };
+  return { status, headers, body, error, reason: status < 500 ? message : undefined };
 }
 
 const INTERNAL = {

@@ -82,6 +82,9 @@ function beginMessage(req?: IncomingMessage, client?: string, arrivedAt?: number
   };
 }
 
+/** What a message repeats of a request: up to the next fault, or an id. */
+const VALUES = /, got (?:[^";]|"(?:[^"\\]|\\.)*")*|(?<=plant) -?[0-9]+/g;
+
 /**
  * Call it when an answer was handed to Node, or the request broke off.
  *
@@ -97,6 +100,7 @@ export function publishAnswer(
   if (message.durationMs !== undefined) message.durationMs = performance.now() - message.durationMs;
   message.status = answered.status;
   message.error = answered.error;
+  if (answered.reason !== undefined) message.reason = answered.reason.replace(VALUES, "");
   message.sentBytes = answered.sentBytes;
   message.cut = answered.cut === true;
   message.requestId = requestId;
