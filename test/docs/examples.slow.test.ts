@@ -166,7 +166,8 @@ esac`,
   git: 'test "$*" = pull',
   kubectl: `case $1 in
 apply|delete) test -f "$3";;
-exec) shift 4; exec plant-store "$@";;
+exec) until test "$1" = -- ; do shift || exit 1; done
+shift 2; exec plant-store "$@";;
 rollout|set) test "$3" = statefulset/plant-store;;
 *) exit 1;;
 esac`,

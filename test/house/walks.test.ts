@@ -7,9 +7,9 @@ import { countWalks, filesOf, type Walk } from "./walks.ts";
  * of Node call one more function than Node 20.
  */
 const MOST: Readonly<Record<Walk, { readonly functions: number; readonly files: number }>> = {
-  create: { functions: 100, files: 22 },
-  read: { functions: 72, files: 19 },
-  revocation: { functions: 70, files: 16 },
+  create: { functions: 102, files: 22 },
+  read: { functions: 73, files: 19 },
+  revocation: { functions: 72, files: 16 },
 };
 
 test("a request walks through no more functions and files than before", async (t) => {
