@@ -13,6 +13,7 @@ import { SimulatedClock } from "./clock.ts";
 import { drawPlan } from "./draw.ts";
 import { Edits } from "./edits.ts";
 import { emptyGates } from "./gates.ts";
+import { tailPlant } from "./image.ts";
 import { Folder, Judge, type View } from "./judge.ts";
 import { Violation } from "./ledger.ts";
 import {
@@ -300,6 +301,10 @@ export class Life {
     const twice = await recover(again);
     this.rules.rates = { ...this.plan.rates };
     if (once === twice) return;
+    // The line feed that the first one gave to a last line may be a zero now: that line is kept aside.
+    const { log } = this.judge.view(this.folder);
+    const isZero = again !== interrupted && log !== undefined && tailPlant(log).length > 0;
+    if (isZero && twice === `served ${crc32(log.bytes.subarray(0, log.end))}`) return;
     throw new Violation("recovery", `a start ends with ${once}; after another that died, ${twice}`);
   }
 
