@@ -367,19 +367,20 @@ export abstract class LiveTokens implements TokenVerifier {
 
   #replace(records: Iterable<TokenRecord>): void {
     const wallMs = this.#clock.wallMs();
-    const known = this.#verdicts;
-    this.#verdicts = new Map();
-    this.#records = new Map();
+    const verdicts = new Map<string, VerifiedToken>();
+    const live = new Map<VerifiedToken, TokenRecord>();
     for (const record of records) {
       if (!isLive(record, wallMs)) continue;
       const { hash, name, scopes } = record;
-      const before = known.get(hash);
+      const before = this.#verdicts.get(hash);
       // The same object while name and scopes are the same: a stream must outlive other changes.
       const isSame = before?.name === name && before.scopes.join() === scopes.join();
       const verdict = isSame ? before : { name, scopes };
-      this.#verdicts.set(hash, verdict);
-      this.#records.set(verdict, record);
+      verdicts.set(hash, verdict);
+      live.set(verdict, record);
     }
+    this.#verdicts = verdicts;
+    this.#records = live;
   }
 
   /** Whether the newest good look is young enough for verdicts. @internal */

@@ -24,12 +24,15 @@ let isProbed = false;
 export function probe(): void {
   if (isProbed) return;
   isProbed = true;
-  isOn = !deno && !bun && TESTED.includes(Number.parseInt(node, 10));
-  isOn &&= agrees();
+  const isTested = !deno && !bun && TESTED.includes(Number.parseInt(node, 10));
+  isOn = isTested; // for the probe
+  isOn = isTested && agrees();
   if (isOn) return;
+  const why = isTested
+    ? "its HTTP server does not answer as expected, perhaps because a monitor has changed it"
+    : `use Node.js ${TESTED.join(", ")}`;
   publishWarning(
-    `With Node.js ${node} creates are slower, and clients that are still sending may miss an answer; ` +
-      `use Node.js ${TESTED.join(", ")}`,
+    `With Node.js ${node} creates are slower, and clients that are still sending may miss an answer: ${why}`,
   );
 }
 
@@ -284,8 +287,8 @@ export function hasStopped(socket: Socket): boolean {
 }
 
 /**
- * The connection under TLS, as the server accepted it; by its address it cannot be found, which a unix
- * socket has not. The documented way: none, so no handshake is counted, and every connection with TLS
+ * The connection under TLS, as the server accepted it; a unix socket has no address by which
+ * it could be found. The documented way: none, so no handshake is counted, and every connection with TLS
  * counts as one that showed no good token.
  */
 export function socketUnder(secure: Socket): Socket | undefined {
