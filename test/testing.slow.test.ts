@@ -22,7 +22,7 @@ test("the contract holds over the test store", TIMEOUT, async () => {
   const words = [process.execPath, "--import", "tsx", "--test", "--test-reporter=tap", ...FILES];
   const { stdout } = await runToEnd(words, {
     cwd: ROOT,
-    env: { ...env, PLANT_STORE_TEST_MEMORY: "1" },
+    env: { ...env, TEST_MEMORY: "1" },
   });
   const failed = Array.from(stdout.matchAll(/^not ok \d+ - (.*)$/gm), ([, name = ""]) => name);
   assert.deepEqual(failed, DIFFERENT, stdout);

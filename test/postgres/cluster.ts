@@ -22,10 +22,7 @@ import { printSchema } from "../../src/postgres/schema.ts";
 import { until } from "../support/watch.ts";
 
 /** Where Debian installs the programs; the environment may name another place for those of the server. */
-const FOLDERS = [
-  process.env.PLANT_STORE_TEST_POSTGRES ?? "",
-  ...listVersions("/usr/lib/postgresql"),
-];
+const FOLDERS = [process.env.TEST_POSTGRES ?? "", ...listVersions("/usr/lib/postgresql")];
 
 export const PROGRAMS = FOLDERS.find((folder) => existsSync(join(folder, "initdb")));
 /** Some packages have only the server. */
@@ -176,7 +173,7 @@ export class Cluster {
     const server = spawn(join(PROGRAMS ?? "", "postgres"), ["-D", this.data], {
       ...USER,
       cwd: this.folder,
-      stdio: ["ignore", "ignore", process.env.PLANT_STORE_TEST_POSTGRES_LOG ? "inherit" : "ignore"],
+      stdio: ["ignore", "ignore", process.env.TEST_POSTGRES_LOG ? "inherit" : "ignore"],
     });
     this.#server = server;
     server.once("exit", () => {

@@ -25,7 +25,7 @@ for (const [what, name, needs, passed] of [
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     const words = [process.execPath, "--import", "tsx", "--test", file];
     const { status, stdout } = await runToEnd(words, {
-      env: { ...env, PLANT_STORE_TEST_POSTGRES: NEWER },
+      env: { ...env, TEST_POSTGRES: NEWER },
     });
     assert.equal(status, 0, stdout);
     assert.match(stdout, new RegExp(`^# pass ${passed}$`, "m"));

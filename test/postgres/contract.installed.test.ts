@@ -23,7 +23,7 @@ for (const file of FILES) {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     const { stdout } = await runToEnd(words, {
       cwd: ROOT,
-      env: { ...env, PLANT_STORE_TEST_DATABASE: server.url(database) },
+      env: { ...env, TEST_DATABASE: server.url(database) },
     });
     const failed = Array.from(stdout.matchAll(/^not ok \d+ - (.*)$/gm), ([, name = ""]) => name);
     const unexpected = failed.filter((name) => !DIFFERENT.includes(name));

@@ -87,7 +87,7 @@ const STOPPABLE_CLOCK = `
 static volatile int64_t *left_out;
 
 __attribute__((constructor)) static void begin(void) {
-  int fd = open(getenv("PLANT_STORE_TEST_CLOCK"), O_RDONLY);
+  int fd = open(getenv("TEST_CLOCK"), O_RDONLY);
   void *found = fd < 0 ? MAP_FAILED : mmap(0, 8, PROT_READ, MAP_SHARED, fd, 0);
   if (found != MAP_FAILED) left_out = found;
 }
@@ -115,7 +115,7 @@ function makeClockStopper(t: TestContext): Freezer | string {
   let leftOut = 0n;
   let frozenAt = 0n;
   return {
-    env: { LD_PRELOAD: library, PLANT_STORE_TEST_CLOCK: file },
+    env: { LD_PRELOAD: library, TEST_CLOCK: file },
     freeze: (pid) => {
       SIGNALS.freeze(pid);
       frozenAt = process.hrtime.bigint();

@@ -83,7 +83,7 @@ async function openStore(
   folder: string,
   options: PlantStoreOptions,
 ): Promise<Pick<Service, "store" | "logLines">> {
-  const { PLANT_STORE_TEST_DATABASE: database, PLANT_STORE_TEST_MEMORY: memory } = process.env;
+  const { TEST_DATABASE: database, TEST_MEMORY: memory } = process.env;
   if (memory !== undefined) {
     const { plants } = createTestStore();
     const lines: string[] = [];
