@@ -35,7 +35,7 @@ export interface CallOptions {
 const TIMER_MS_MAX = 2 ** 31 - 1; // a longer one fires at once
 const BACKOFF_MS_MIN = 100;
 const BACKOFF_MS_MAX = 5_000;
-/** After these a request is sent again, whoever answers; but not after `not_stored`. */
+/** After these, also from a proxy, a request is sent again; but not after `not_stored`. */
 const REPEATED_STATUSES = [408, 429, 502, 503, 504];
 const NDJSON = "application/x-ndjson";
 
