@@ -52,7 +52,7 @@ const ASK_TOKEN = { "WWW-Authenticate": CHALLENGE };
 const ASK_OTHER_TOKEN = { "WWW-Authenticate": `${CHALLENGE}, error="invalid_token"` };
 const RETRY = { "Retry-After": "1" };
 
-/** Their WWW-Authenticate and Allow may depend on the operation: see http/listener. */
+/** `insufficient_scope` and `method_not_allowed` get theirs in http/listener. */
 const FAILURE_HEADERS: Partial<Record<RequestErrorCode, Failure["headers"]>> = {
   missing_token: ASK_TOKEN,
   invalid_token: ASK_OTHER_TOKEN,
