@@ -68,11 +68,16 @@ type Token = Omit<TokenRecord, "revokedAt"> & { revokedAt?: number };
 /** What is parsed in one turn of the event loop: a few milliseconds. */
 const TURN_BYTES = 128 * 1024;
 
-/** Every token of a log, in the order of creation. @internal */
+/**
+ * Every token of a log, in the order of creation. A hash is one token, and once revoked it stays revoked: a
+ * line that creates it again was repeated by an editor, or by a disk that has old sectors.
+ *
+ * @internal
+ */
 export class TokenSet {
-  readonly tokens: Token[] = [];
-  /** The tokens that were not revoked, by name: a log may hold many that were. */
-  readonly #unrevoked = new Map<string, Token[]>();
+  readonly #tokens = new Map<string, Token>();
+  /** The tokens of each name since it was last revoked: a log may hold many that were. */
+  readonly #named = new Map<string, Token[]>();
   /** Where the lines end that `parse` has applied. */
   tail = LOG_START;
 
@@ -114,38 +119,28 @@ export class TokenSet {
     if (event.event === "created") {
       const { event: _, ...token } = event;
       this.#add(token);
-    } else if (event.event === "imported") this.#import(event.tokens);
+    } else if (event.event === "imported") for (const token of event.tokens) this.#add(token);
     else {
       // A name may be used again after its token expired, so a revocation ends every token of the name.
-      for (const token of this.#unrevoked.get(event.name) ?? []) token.revokedAt = event.revokedAt;
-      this.#unrevoked.delete(event.name);
+      for (const token of this.#named.get(event.name) ?? []) token.revokedAt ??= event.revokedAt;
+      this.#named.delete(event.name);
     }
   }
 
-  #add(token: Token): void {
-    this.tokens.push(token);
-    if (token.revokedAt !== undefined) return;
-    const namesakes = this.#unrevoked.get(token.name);
-    if (namesakes === undefined) this.#unrevoked.set(token.name, [token]);
-    else namesakes.push(token);
+  /** Adds a new token. A known one is revoked if this one is. */
+  #add(given: TokenRecord): void {
+    const known = this.#tokens.get(given.hash);
+    if (known === undefined) {
+      const token = { ...given };
+      this.#tokens.set(token.hash, token);
+      const namesakes = this.#named.get(token.name);
+      if (namesakes === undefined) this.#named.set(token.name, [token]);
+      else namesakes.push(token);
+    } else if (given.revokedAt !== undefined) known.revokedAt ??= given.revokedAt;
   }
 
-  /** Adds new tokens. A known one is revoked if the import has it revoked; others of its name stay. */
-  #import(tokens: readonly TokenRecord[]): void {
-    const known = new Map(this.tokens.map((token) => [token.hash, token]));
-    for (const token of tokens) {
-      const { name, hash, revokedAt } = token;
-      const there = known.get(hash);
-      if (there === undefined) {
-        const added = { ...token };
-        known.set(hash, added);
-        this.#add(added);
-      } else if (there.revokedAt === undefined && revokedAt !== undefined) {
-        there.revokedAt = revokedAt;
-        const others = this.#unrevoked.get(name)?.filter((other) => other !== there);
-        this.#unrevoked.set(name, others ?? []);
-      }
-    }
+  get tokens(): TokenRecord[] {
+    return [...this.#tokens.values()];
   }
 
   live(now: number): TokenRecord[] {

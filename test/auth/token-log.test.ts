@@ -174,7 +174,18 @@ for (const [says, token, now, isGood] of LIVES) {
 
 function created(name: string, createdAt: number, expiresAt?: number): TokenEvent {
   const expiry = expiresAt === undefined ? {} : { expiresAt };
-  return { event: "created", name, hash: HASH, scopes: ["write"], createdAt, ...expiry };
+  return {
+    event: "created",
+    name,
+    hash: hashOf(name, createdAt),
+    scopes: ["write"],
+    createdAt,
+    ...expiry,
+  };
+}
+
+function hashOf(name: string, createdAt: number): string {
+  return `${Buffer.from(name).toString("hex")}${createdAt.toString(16)}`.padStart(64, "0");
 }
 
 function findLive(set: TokenSet, name: string, now: number): TokenRecord | undefined {
@@ -186,8 +197,8 @@ test("the set has every token in the order of creation, without the member `even
   set.apply(created("b", 2));
   set.apply(created("a", 1));
   assert.deepEqual(set.tokens, [
-    { name: "b", hash: HASH, scopes: ["write"], createdAt: 2 },
-    { name: "a", hash: HASH, scopes: ["write"], createdAt: 1 },
+    { name: "b", hash: hashOf("b", 2), scopes: ["write"], createdAt: 2 },
+    { name: "a", hash: hashOf("a", 1), scopes: ["write"], createdAt: 1 },
   ]);
 });
 
@@ -215,6 +226,20 @@ test("a name can be used again after a revocation, and its new token is live", (
     set.tokens.map(({ revokedAt }) => revokedAt),
     [2, 5],
   );
+});
+
+test("a token that was revoked stays revoked if a line creates it once more", () => {
+  const set = new TokenSet();
+  for (const event of [
+    created("a", 1),
+    { event: "revoked" as const, name: "a", revokedAt: 2 },
+    created("a", 1),
+    { event: "imported" as const, tokens: [{ ...RECORD, hash: hashOf("a", 1), name: "b" }] },
+  ]) {
+    set.apply(event);
+  }
+  assert.deepEqual(set.live(3), []);
+  assert.equal(set.tokens.length, 1);
 });
 
 test("a name can be used again after an expiry", () => {

@@ -196,7 +196,7 @@ export function parseTokenImage(bytes: Buffer): TokenImage {
     }
     if ((event !== "created" && event !== "imported") || !tokens.every(isToken)) return false;
     for (const token of tokens) {
-      created.set(token.hash, token.name);
+      if (!created.has(token.hash)) created.set(token.hash, token.name);
       if (token.revokedAt !== undefined) revoked.add(token.hash);
     }
     return true;

@@ -281,6 +281,11 @@ a log that was replaced is closed twice: raw error
 a start that cannot read closes a log amid its sync: repair, start: corruption, start: unsynced, refused
 - const scan = await read().finally(() => syncing);
 + const scan = await read(); await syncing;
+
+auth/token-log.ts
+a revoked token is live if a line creates it once more: token accepted
+- const known = this.#tokens.get(given.hash);
++ const known = undefined as Token | undefined;
 `;
 
 function parse(text: string): Mutant[] {

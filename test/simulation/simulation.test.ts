@@ -17,6 +17,7 @@ const SEEDS: Readonly<Record<string, string>> = {
   "tokens are listed that only the page cache has": "q.365",
   "a log that was replaced is closed twice": "mutant-1.18",
   "a start that cannot read closes a log amid its sync": "fa.4868",
+  "a revoked token is live if a line creates it once more": "ja.10047",
 };
 /** And some that found nothing. */
 const MORE = Array.from({ length: 40 }, (_, at) => `always.${at}`);
