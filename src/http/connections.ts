@@ -49,7 +49,6 @@ type Handler = Pick<Listener, "handle" | "refuse" | "refuseBytes" | "lingering">
 /** The headers that an answer needs once the head of its request was judged. */
 const KEPT_HEADERS = [
   "connection",
-  "origin",
   "x-request-id",
   "content-length",
   "transfer-encoding",
@@ -168,10 +167,7 @@ export class Connections {
     const { res } = connection;
     if (fault === undefined || !socket.writable) socket.destroy();
     else if (res?.req.complete === false) this.#refuseBody(res, fault);
-    else if (res === undefined || !isLastAnswer(res)) {
-      const { rawPacket } = cause as { rawPacket?: Buffer };
-      this.#handler.refuseBytes(socket, fault, res, rawPacket);
-    }
+    else if (res === undefined || !isLastAnswer(res)) this.#handler.refuseBytes(socket, fault, res);
   }
 
   /** The fault is in the body of the last request, whose answer has its place in the order. */

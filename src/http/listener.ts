@@ -186,15 +186,8 @@ export class Listener {
   }
 
   /** Answers bytes that never became a request, after the last answer. */
-  refuseBytes(
-    socket: IncomingMessage["socket"],
-    fault: unknown,
-    last?: ServerResponse,
-    bytes?: Buffer,
-  ): void {
-    const reply = errorReply(fault);
-    const marked = this.#cors?.markReply(reply, bytes, last?.req.headers.origin) ?? reply;
-    afterAnswer(last, () => answerSocket(socket, marked, this.lingering));
+  refuseBytes(socket: IncomingMessage["socket"], fault: unknown, last?: ServerResponse): void {
+    afterAnswer(last, () => answerSocket(socket, errorReply(fault), this.lingering));
   }
 
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */
@@ -380,18 +373,6 @@ export class Cors {
       if (name === "Vary") res.appendHeader(name, value);
       else res.setHeader(name, value);
     }
-  }
-
-  /**
-   * Adds the headers to the answer to bytes that did not become a request. The origin is guessed: the
-   * last `Origin` in the packet, because valid requests may precede the invalid one; or else the only
-   * named origin; or else that of the connection's last request. A wrong guess reveals nothing.
-   */
-  markReply(reply: Reply, packet?: Buffer, last?: string): Reply {
-    const said = (packet?.toString("latin1") ?? "").matchAll(/\norigin:[ \t]*(\S+)/gi);
-    const only = this.#origins.size === 1 ? [...this.#origins][0] : last;
-    const headers = this.#headersFor([...said].at(-1)?.[1] ?? only);
-    return { ...reply, headers: { ...reply.headers, ...headers } };
   }
 
   /** Whether the request is a preflight from a named origin. */
