@@ -300,15 +300,14 @@ async function addBackup(folder: string, keep: number, fill: Fill): Promise<Numb
 }
 
 /** Not `.partial-`, as a `backup` without `--into` has it, which takes no lock on the folder. */
-const UNFINISHED = /^plants-(?:\d{6,15}-)?\d{8}T\d{6}Z\.unfinished-[0-9a-f]+$/;
+const UNFINISHED = /^plants-\d{6,15}-\d{8}T\d{6}Z\.unfinished-[0-9a-f]+$/;
 
 function unfinishedName(backup: string): string {
   return `${backup}.unfinished-${clock.randomBytes(4).toString("hex")}`;
 }
 
-/** A backup without a number is older than every numbered one. */
 function numberOf(name: string): number {
-  return Number(BACKUP_NAME.exec(name)?.[1] ?? 0);
+  return Number(BACKUP_NAME.exec(name)?.[1]);
 }
 
 function byAge(one: string, other: string): number {

@@ -169,12 +169,8 @@ export function lockDirectory(
   return locks.acquire(directory, { name: LOCK_NAME, command, durableBytes });
 }
 
-/**
- * A numbered backup, and its number: `plants-000042-20261127T101500Z`. A name without a number was given by
- * the backup unit of an earlier version.
- * @internal
- */
-export const BACKUP_NAME = /^plants-(?:(\d{6,15})-)?\d{8}T\d{6}Z$/;
+/** A numbered backup, and its number: `plants-000042-20261127T101500Z`. @internal */
+export const BACKUP_NAME = /^plants-(\d{6,15})-\d{8}T\d{6}Z$/;
 
 /**
  * Opens a log for reading.

@@ -195,7 +195,7 @@ describe("backup", AT_ONCE, () => {
   test("--into adds a numbered backup to a folder, and names what it removed", async (t) => {
     const data = await prepare(t, A + B);
     const folder = makeFolder(t);
-    const old = "plants-20260101T000000Z";
+    const old = "plants-000001-20260101T000000Z";
     mkdirSync(join(folder, old));
     const { status, stdout, stderr } = await runCli([
       ...["backup", "--into", folder, "--keep", "1", "--data", data],
@@ -204,7 +204,7 @@ describe("backup", AT_ONCE, () => {
     const [, place = ""] = /"(.*)"/.exec(stdout) ?? [];
     assert.match(stdout, /^[^\n]*\b2\b.*\b50\b[^\n]*\n$/);
     assert.ok(stdout.includes(old), stdout);
-    assert.match(place.slice(folder.length), /^\/plants-000001-\d{8}T\d{6}Z$/);
+    assert.match(place.slice(folder.length), /^\/plants-000002-\d{8}T\d{6}Z$/);
     assert.equal((await runCli(["verify", "--data", place])).status, 0);
     assert.equal(existsSync(join(folder, old)), false);
   });
@@ -212,7 +212,7 @@ describe("backup", AT_ONCE, () => {
   test("--into of a damaged log ends with 3 and removes nothing", async (t) => {
     const data = await prepare(t, A, `${A}x\n`);
     const folder = makeFolder(t);
-    const old = ["plants-000001-20260101T000000Z", "plants-20260101T000000Z"];
+    const old = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z"];
     for (const name of old) mkdirSync(join(folder, name));
     const { status, stdout } = await runCli([
       ...["backup", "--into", folder, "--keep", "1", "--data", data],

@@ -176,8 +176,8 @@ test("the backup unit makes a numbered backup without a shell, and keeps the new
       .replace(/^\$\{STATE_DIRECTORY\}$/, folder)
       .replace(/^\/var\/lib\/plant-store$/, data);
   });
-  const old = ["plants-20260101T000000Z", "plants-20260102T000000Z", "plants-20260103T000000Z"];
-  for (const name of [...old, "plants-20260103T000000Z.unfinished-0", "other"]) {
+  const old = [1, 2, 3].map((number) => `plants-00000${number}-20260101T000000Z`);
+  for (const name of [...old, `${old[2]}.unfinished-0`, "other"]) {
     mkdirSync(join(folder, name), { recursive: true });
   }
   const namesAfter = async () => {
@@ -185,13 +185,13 @@ test("the backup unit makes a numbered backup without a shell, and keeps the new
     assert.deepEqual([status, stderr], [0, ""]);
     return readdirSync(folder).filter((name) => !name.startsWith("lock."));
   };
-  const [other, first = "", kept] = await namesAfter();
-  assert.deepEqual([other, kept], ["other", "plants-20260103T000000Z"]);
-  assert.match(first, /^plants-000001-\d{8}T\d{6}Z$/);
+  const [other, kept, first = ""] = await namesAfter();
+  assert.deepEqual([other, kept], ["other", old[2]]);
+  assert.match(first, /^plants-000004-\d{8}T\d{6}Z$/);
   assert.equal((await runCli(["verify", "--data", join(folder, first)])).status, 0);
   const [, second, third = "", ...more] = await namesAfter();
   assert.deepEqual([second, more], [first, []]);
-  assert.match(third, /^plants-000002-/);
+  assert.match(third, /^plants-000005-/);
 });
 
 test("all units are printed with the names of their files, and the socket listens at the given address", async () => {

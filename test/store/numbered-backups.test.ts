@@ -92,8 +92,6 @@ for (const [says, years] of CLOCKS) {
   });
 }
 
-const OLD = ["plants-20260101T000000Z", "plants-20260102T000000Z", "plants-20991231T000000Z"];
-
 const KEPT: readonly {
   readonly says: string;
   readonly before: readonly string[];
@@ -102,13 +100,12 @@ const KEPT: readonly {
   readonly number: string;
 }[] = [
   {
-    says: "backups of the earlier unit are older than numbered ones, whatever their date",
-    before: [...OLD, "plants-000001-20250101T000000Z"],
-    keep: 3,
-    removed: OLD.slice(0, 2),
-    number: "000002",
+    says: "one is kept",
+    before: ["plants-000001-20260102T000000Z", "plants-000002-20260101T000000Z"],
+    keep: 1,
+    removed: ["plants-000001-20260102T000000Z", "plants-000002-20260101T000000Z"],
+    number: "000003",
   },
-  { says: "one is kept", before: [...OLD], keep: 1, removed: OLD, number: "000001" },
   {
     says: "numbers have gaps",
     before: [
@@ -162,18 +159,15 @@ test("nothing else is removed: other names, files and links, and what links lead
     "plants-1-20260101T000000Z",
     "plants-000001-20260101T000000Z.old",
     "plants-000001-20260101T000000Z.unfinished-",
-    "x-plants-20260101T000000Z.unfinished-0",
+    "plants-20260101T000000Z",
+    "x-plants-000001-20260101T000000Z.unfinished-0",
     "plants-2026-07-01.unfinished-0",
     "plants-000001-20260101T000000Z.partial-0a1b2c3d", // of a `backup` that may still run
   ];
   const { folder, into, names } = prepare(t, ...others);
   const elsewhere = makeFolder(t);
   makeOld(elsewhere, "mine");
-  const links = [
-    "plants-000001-20260101T000000Z",
-    "plants-20260101T000000Z",
-    "plants-000002-20260101T000000Z.unfinished-01",
-  ];
+  const links = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z.unfinished-01"];
   for (const name of links) fs.symlinkSync(join(elsewhere, "mine"), join(folder, name));
   fs.writeFileSync(join(folder, "plants-000004-20260101T000000Z"), "a file");
   const before = names();
@@ -189,7 +183,7 @@ test("nothing else is removed: other names, files and links, and what links lead
 test("what a killed backup left is removed by the next one, also if that fails", async (t) => {
   const left = [
     "plants-000002-20260101T000000Z.unfinished-0a1b2c3d",
-    `${OLD[0]}.unfinished-00000000`,
+    "plants-000001-20260101T000000Z.unfinished-00000000",
   ];
   const first = "plants-000001-20260101T000000Z";
   const { data, folder, into, names } = prepare(t, first, ...left);
