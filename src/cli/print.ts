@@ -35,8 +35,7 @@ const printDatabaseSchema = defineCommand({
       defaultText: "plant_store",
     },
   },
-  details: `Run the SQL once, as the owner of the database, after the role was created. It also moves the tables of an
-earlier version to their schema:
+  details: `Run the SQL once, as the owner of the database, after the role was created:
   plant-store print schema > schema.sql && psql DATABASE -v ON_ERROR_STOP=1 -f schema.sql`,
   async run(_, { engine, role }) {
     const { printSchema } = await import("../postgres/index.ts");

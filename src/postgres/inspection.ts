@@ -204,8 +204,8 @@ const UNPROVABLE_ON_CITUS =
 function explainRefusal(sqlstate: string, message: string): string {
   if (sqlstate === "42501") return `the role of the servers lacks a right (${message}); grant it`;
   return sqlstate === "42P01" || sqlstate === NO_SCHEMA
-    ? `a table is missing (${message}): if the URL names the right database, and it is new or has its tables in the ` +
-        "schema public, run what `plant-store print schema` prints; otherwise restore the table"
+    ? `a table is missing (${message}): if the URL names the right database, and it is new, run what ` +
+        "`plant-store print schema` prints; otherwise restore the table"
     : `its tables or its engine do not fit this release (${message}): compare them with docs/database.md and ` +
         "`plant-store print schema`";
 }

@@ -57,21 +57,9 @@ DO $do$ BEGIN
       (SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'plant_store') USING ERRCODE = 'duplicate_schema';
   END IF;
   CREATE SCHEMA plant_store;
-  -- An earlier version made the tables in the schema public.
-  IF EXISTS (SELECT FROM pg_tables WHERE schemaname = 'public' AND tablename = 'plant_schema') THEN
-    ALTER TABLE public.plants SET SCHEMA plant_store;
-    ALTER TABLE public.plant_tokens SET SCHEMA plant_store;
-    ALTER TABLE public.plant_leases SET SCHEMA plant_store;
-    ALTER TABLE public.plant_schema SET SCHEMA plant_store;
-    -- A trigger that another role made there would run as the owner at the INSERT below.
-    ALTER TABLE plant_store.plant_schema DISABLE TRIGGER USER;
-  END IF;
-  IF EXISTS (SELECT FROM pg_class WHERE relnamespace = 'plant_store'::regnamespace AND pg_get_userbyid(relowner) <> current_user) THEN
-    RAISE 'public.plant_schema belongs to another role: run this as its owner; if it is not of plant-store, drop it';
-  END IF;
 END $do$;
 
-CREATE TABLE IF NOT EXISTS plant_store.plants (
+CREATE TABLE plant_store.plants (
   id bigint PRIMARY KEY,
   name text NOT NULL,
   tag text,
@@ -79,7 +67,7 @@ CREATE TABLE IF NOT EXISTS plant_store.plants (
   batch bigint NOT NULL
 ) WITH (fillfactor = 90);
 
-CREATE TABLE IF NOT EXISTS plant_store.plant_tokens (
+CREATE TABLE plant_store.plant_tokens (
   hash text PRIMARY KEY,
   name text NOT NULL,
   scopes text NOT NULL,
@@ -88,14 +76,20 @@ CREATE TABLE IF NOT EXISTS plant_store.plant_tokens (
   revoked_at bigint
 );
 -- A server that can still write here is asking the primary.
-CREATE TABLE IF NOT EXISTS plant_store.plant_leases (slot integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
+CREATE TABLE plant_store.plant_leases (slot integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
 
--- One row. Every change of the tokens gives tokens_version another random number.
-CREATE TABLE IF NOT EXISTS plant_store.plant_schema (version integer NOT NULL, store uuid NOT NULL, tokens_version bigint NOT NULL);`;
+-- One row. Every change of the tokens gives tokens_version another random number; servers is the role that
+-- may write here besides the owner.
+CREATE TABLE plant_store.plant_schema (
+  version integer NOT NULL,
+  store uuid NOT NULL,
+  tokens_version bigint NOT NULL,
+  servers text NOT NULL
+);`;
 
 /**
- * The statements that create the tables, or move those of an earlier version to their schema. A person
- * runs them once: servers that start at the same time would race.
+ * The statements that create the tables. A person runs them once: servers that start at the same time would
+ * race.
  *
  * @param role the role that the servers log in as.
  * @returns SQL for psql.
@@ -106,17 +100,14 @@ export function printSchema(engine: DatabaseEngine = "postgresql", role = "plant
   return `-- Tables of plant-store, version ${SCHEMA_VERSION}. Run once, by their owner; ${name} is the servers' role.
 ${engine === "citus" ? setOnNodes(name) : ""}BEGIN;
 ${MAKE_TABLES}
--- The role that may write here besides the owner.
-ALTER TABLE plant_store.plant_schema ADD servers text NOT NULL DEFAULT ${text};
-INSERT INTO plant_store.plant_schema SELECT ${SCHEMA_VERSION}, gen_random_uuid(), 0
-  WHERE NOT EXISTS (SELECT FROM plant_store.plant_schema);
+INSERT INTO plant_store.plant_schema VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0, ${text});
 
 DO $do$
 DECLARE
   revoke text;
   lacking text;
 BEGIN
-  -- Rights that the tables had in public, or that ALTER DEFAULT PRIVILEGES gives.
+  -- Rights that ALTER DEFAULT PRIVILEGES has given.
   FOR revoke IN SELECT DISTINCT x.revoke FROM ${RIGHTS} WHERE x.schema = 'plant_store' LOOP
     EXECUTE revoke;
   END LOOP;
@@ -144,9 +135,7 @@ ${engine === "citus" ? DISTRIBUTE : ""}`;
 
 const DISTRIBUTE = `
 SELECT pg_catalog.create_distributed_table('plant_store.plants', 'id', shard_count => (SELECT
-  4 OPERATOR(pg_catalog.*) pg_catalog.count(*)::pg_catalog.int4 FROM pg_catalog.citus_get_active_worker_nodes()))
-WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_dist_partition p
-  WHERE p.logicalrelid OPERATOR(pg_catalog.=) 'plant_store.plants'::pg_catalog.regclass);
+  4 OPERATOR(pg_catalog.*) pg_catalog.count(*)::pg_catalog.int4 FROM pg_catalog.citus_get_active_worker_nodes()));
 `;
 
 /**

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { printSchema } from "../../src/postgres/schema.ts";
-import { readPage } from "../support/docs.ts";
 import { runToEnd } from "../support/run.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { NEEDS_CITUS, startCitus, startCitusStore } from "./citus.ts";
@@ -11,10 +10,6 @@ import { compare, Load } from "./load.ts";
 import { openPlants } from "./stores.ts";
 
 const OPTIONS = { ...NEEDS_CITUS, ...TIMEOUT };
-
-/** What docs/database.md says to run for a table with more shards. */
-const [, RESHARD = ""] =
-  /`(SELECT alter_distributed_table[^`]*)`/.exec(readPage("docs/database.md")) ?? [];
 
 function tryPromises(url: string) {
   const program = fileURLToPath(new URL("./run-conformance.ts", import.meta.url));
@@ -86,46 +81,6 @@ for (const [what, damage, mend, named] of UNFIT) {
     assert.equal(await plants.create({ id: 2n, name: "Fern" }), "created");
   });
 }
-
-/** What `print schema --engine citus` printed while the tables were in `public`. */
-const OLD_SCHEMA = `BEGIN;
-CREATE TABLE public.plants (id bigint PRIMARY KEY, name text NOT NULL, tag text, exact text, batch bigint NOT NULL)
-  WITH (fillfactor = 90);
-CREATE TABLE public.plant_tokens (hash text PRIMARY KEY, name text NOT NULL, scopes text NOT NULL,
-  created_at bigint NOT NULL, expires_at bigint, revoked_at bigint);
-CREATE TABLE public.plant_leases (slot integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
-CREATE TABLE public.plant_schema (version integer NOT NULL, store uuid NOT NULL, tokens_version bigint NOT NULL);
-INSERT INTO public.plant_schema VALUES (1, gen_random_uuid(), 0);
-GRANT SELECT, INSERT, UPDATE (batch) ON public.plants TO plant_store;
-GRANT SELECT, INSERT, UPDATE ON public.plant_leases TO plant_store;
-GRANT SELECT ON public.plant_tokens, public.plant_schema TO plant_store;
-ALTER ROLE plant_store SET lock_timeout = '1s';
-COMMIT;
-SELECT create_distributed_table('public.plants', 'id');`;
-
-test(
-  "tables that an earlier version distributed are moved with their plants",
-  OPTIONS,
-  async (t) => {
-    const { coordinator, workers } = await startCitus(t);
-    await coordinator.sql("CREATE ROLE plant_store LOGIN PASSWORD 'secret'", "garden");
-    await coordinator.sql(OLD_SCHEMA, "garden");
-    await coordinator.sql(
-      "INSERT INTO public.plants SELECT n, 'Fern', NULL, NULL, 0 FROM generate_series(1, 100) n",
-      "garden",
-    );
-    await coordinator.sql(printSchema("citus"), "garden");
-    const plants = await openPlants(t, { url: coordinator.url("garden", { user: "plant_store" }) });
-    assert.equal(await plants.create({ id: 101n, name: "Moss" }), "created");
-    assert.equal((await collect(plants.list())).length, 101);
-    await coordinator.sql(RESHARD, "garden");
-    const shards =
-      "SELECT count(*) FROM citus_shards WHERE table_name = 'plant_store.plants'::regclass";
-    assert.deepEqual(await coordinator.sql(shards, "garden"), [String(4 * workers.length)]);
-    assert.equal(await plants.create({ id: 102n, name: "Moss" }), "created");
-    assert.equal((await collect(plants.list())).length, 102);
-  },
-);
 
 test(
   "a node on which a setting cannot be made ends the script before the tables",
