@@ -104,6 +104,19 @@ test("the manifest for Kubernetes fits the image and the options", async (t) => 
   assert.ok(grace > Number(variables.PLANT_STORE_DRAIN_DELAY_MS) + 10_000);
 });
 
+test("the drop-in for systemd sets options that serve takes", async () => {
+  const [dropIn = ""] = codeBlocks("docs/systemd.md", "Options, port and memory", "ini");
+  const pairs = Array.from(dropIn.matchAll(/^Environment=(\w+)=(.*)$/gm), ([, ...pair]) => pair);
+  const { status, stdout, stderr } = await runCli(["serve", "--print-config"], {
+    env: Object.fromEntries(pairs),
+  });
+  assert.equal(status, 0, stderr);
+  assert.ok(pairs.length > 3, "they are found");
+  for (const [name = "", value = ""] of pairs) {
+    assert.ok(stdout.split("\n").some((row) => row.includes(` ${value} `) && row.endsWith(name)));
+  }
+});
+
 test("every example in YAML can be parsed", async (t) => {
   if (!canRun(t, "python3", "-c", "import yaml")) return;
   const blocks = PAGES.flatMap(blocksOf).filter(({ language }) => language === "yaml");

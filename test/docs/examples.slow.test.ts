@@ -150,6 +150,7 @@ exec node -e 'process.exit(process.argv[1] in require(process.argv[2]).scripts ?
     'for file in ./etc/sysusers.d/*.conf; do test -s "$file" || exit 1; done; exit 0',
   docker: `case $1 in
 build) test -f "$3" && test "$4 $5 $6" = '-t plant-store .';;
+tag) test "\${2%:before}\${3%:before}" = plant-storeplant-store;;
 compose) test -f "$3" && case $4 in
 up|logs|down) exit 0;;
 exec) shift 6; exec plant-store "$@";;
@@ -164,6 +165,10 @@ logs) exit 0;;
 *) exit 1;;
 esac`,
   git: 'test "$*" = pull',
+  // There is neither the user nor the group of the service here.
+  chown: 'test "$1" = root:plant-store && test -f "$2"',
+  userdel: 'test "$*" = plant-store',
+  install: 'test "$1 $2 $3 $4 $5" = "-D -g plant-store -m 640" && exec cp "$6" "$7"',
   kubectl: `case $1 in
 apply|delete) test -f "$3";;
 exec) until test "$1" = -- ; do shift || exit 1; done
@@ -191,6 +196,7 @@ const FOLDERS = [
   "/var/lib/orchids",
   "/etc/systemd/system",
   "/etc/sysusers.d",
+  "/etc/plant-store",
   "/usr/local/bin",
   "/backup",
   "/home/nonroot",
@@ -205,7 +211,9 @@ async function furnish(folder: string): Promise<void> {
   for (const name of [...FOLDERS.map((each) => `.${each}`), "dist"]) {
     mkdirSync(path.join(folder, name), { recursive: true });
   }
-  writeFileSync(path.join(folder, "dist/plant-store"), "");
+  for (const name of ["dist/plant-store", "fullchain.pem", "privkey.pem"]) {
+    writeFileSync(path.join(folder, name), "");
+  }
   for (const name of CONTAINER_FILES) {
     cpSync(path.join(ROOT, name), path.join(folder, name), { recursive: true });
   }
@@ -252,6 +260,7 @@ for (const { place, code } of COMMANDS) {
       ...process.env,
       PATH: makePath(folder),
       STATE_DIRECTORY: `${folder}/home/nonroot/data`,
+      RENEWED_LINEAGE: folder,
     };
     const { status, stderr } = await runToEnd(typed(script), { cwd: folder, env });
     assert.equal(status, 0, stderr);
@@ -369,18 +378,17 @@ test("the units of a second store differ from those of the first in its name alo
   const [block = ""] = codeBlocks("docs/systemd.md", "Two stores on one machine", "sh");
   const [, script = ""] = /^sed -i ('[^']*')/m.exec(block) ?? [];
   const { stdout } = await runCli(["print", "systemd-unit"]);
-  const unit = stdout.replace(
-    /^ExecStart=.*?( serve$| backup )/gm,
-    "ExecStart=/usr/local/bin/plant-store$1",
-  );
-  writeFileSync(path.join(folder, "unit"), unit);
-  assert.equal((await runToEnd(["sh", "-c", `sed -i ${script} unit`], { cwd: folder })).status, 0);
-  const changed = readFileSync(path.join(folder, "unit"), "utf8");
-  const program = "/usr/local/bin/plant-store";
-  assert.equal(changed.split(program).length, 3);
-  assert.ok(!changed.replaceAll(program, "").includes("plant-store"));
-  const first = unit.replaceAll(program, "").replaceAll("plant-store", "orchids");
-  assert.equal(changed.replaceAll(program, ""), first);
+  for (const program of ["/usr/local/bin/plant-store", "/opt/plant-store/plant-store"]) {
+    const unit = stdout.replace(/^ExecStart=.*?( serve$| backup )/gm, `ExecStart=${program}$1`);
+    writeFileSync(path.join(folder, "unit"), unit);
+    const { status } = await runToEnd(["sh", "-c", `sed -i ${script} unit`], { cwd: folder });
+    assert.equal(status, 0);
+    const changed = readFileSync(path.join(folder, "unit"), "utf8");
+    assert.equal(changed.split(program).length, 3);
+    assert.ok(!changed.replaceAll(program, "").includes("plant-store"));
+    const first = unit.replaceAll(program, "").replaceAll("plant-store", "orchids");
+    assert.equal(changed.replaceAll(program, ""), first);
+  }
 });
 
 test(
