@@ -226,13 +226,12 @@ const NOTHING = Buffer.alloc(0);
 
 /** Puts a body together from chunks, within the limits. */
 export class BodyCollector {
-  /** Whether the handler was called: nothing more is wanted. */
-  isDone = false;
   /** Of the memory that the body takes. Clients take turns. */
   readonly lease: Pick<Lease, "client" | "hold">;
   readonly #bytesMax: number;
   readonly #declared: number;
-  readonly #onEnd: BodyHandler;
+  /** Until it was called: a request lives on until it is answered, and longer. */
+  #onEnd: BodyHandler | undefined;
   /** Its first `#size` bytes are the body so far. */
   #body: Buffer = NOTHING;
   #size = 0;
@@ -250,15 +249,19 @@ export class BodyCollector {
     this.#onEnd = onEnd;
   }
 
-  /** @param chunk bytes; anything else ends the body with the failure `internal`. */
-  add(chunk: unknown): void {
-    if (this.isDone) return;
+  /**
+   * @param chunk bytes; anything else ends the body with the failure `internal`.
+   * @returns whether more is wanted.
+   */
+  add(chunk: unknown): boolean {
+    if (this.#onEnd === undefined) return false;
     if (!isUint8Array(chunk)) this.end(touchedBody());
     else if (this.#size + chunk.length > this.#bytesMax) this.end(tooLarge(this.#bytesMax));
     // Deno's is no Buffer, and as text it would be a list of numbers.
     else if (!this.#append(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk))) {
       this.end(overloaded());
     }
+    return this.#onEnd !== undefined;
   }
 
   /**
@@ -285,18 +288,18 @@ export class BodyCollector {
 
   /** All of the body has arrived, or it failed. */
   end(failure?: PlantStoreError): void {
-    if (this.isDone) return;
     const body = this.#body.length === this.#size ? this.#body : this.#body.subarray(0, this.#size);
-    this.isDone = true;
-    this.#body = NOTHING; // a request lives on until it is answered, and longer
-    this.#onEnd(failure === undefined ? body : undefined, failure);
+    const onEnd = this.#onEnd;
+    this.#onEnd = undefined;
+    this.#body = NOTHING;
+    onEnd?.(failure === undefined ? body : undefined, failure);
   }
 
   /** The client has left. */
   leave(): void {
-    if (this.isDone) return;
-    this.isDone = true;
+    const onEnd = this.#onEnd;
+    this.#onEnd = undefined;
     this.#body = NOTHING;
-    this.#onEnd(undefined);
+    onEnd?.(undefined);
   }
 }

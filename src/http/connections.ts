@@ -173,10 +173,15 @@ export class Connections {
   /** The fault is in the body of the last request, whose answer has its place in the order. */
   #refuseBody(res: ServerResponse, fault: PlantStoreError): void {
     const { req } = res;
-    if (!res.headersSent) {
+    const collector = req instanceof DirectRequest ? req.collector : undefined;
+    if (res.headersSent) {
+      if (!isLastAnswer(res)) req.socket.destroy();
+    } else if (collector === undefined) {
       this.#handler.refuse(req, res, fault, true);
-      if (req instanceof DirectRequest) req.collector?.leave(); // the rest of the body never arrives
-    } else if (!isLastAnswer(res)) req.socket.destroy();
+    } else {
+      closeAfter(res);
+      collector.end(fault); // in the request's own asynchronous context
+    }
   }
 
   /** Looks at every connection again and again. */

@@ -51,7 +51,7 @@ export class Creates {
    * @throws PlantStoreError for a fault of the head, which the caller answers.
    */
   create(exchange: Exchange, head: Head, sender: VerifiedToken): void {
-    const { req, res, sendContinue } = exchange;
+    const { req, sendContinue } = exchange;
     requireJson(req, head);
     const declared = requireBody(req, this.#bodyBytesMax);
     const place = new Lease(this.#places, sender.name);
@@ -62,26 +62,30 @@ export class Creates {
       place.hold(0);
       bytes.hold(0);
     };
-    const collector = new BodyCollector(this.#bodyBytesMax, declared, bytes, (body, failure) => {
-      try {
-        if (failure !== undefined) throw failure;
-        // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
-        if (body !== undefined && !res.headersSent) {
-          void this.#store(exchange, this.#parse(exchange, sender, body), giveBack);
-          return;
-        }
-        publishCut(req, res);
-      } catch (error) {
-        answerFailure(exchange, error);
-      }
-      afterSent(req, res, giveBack);
+    // The parser calls the collector outside the AsyncLocalStorage of the caller; a promise keeps it.
+    const arriving = new Promise<Buffer | undefined>((resolve, reject) => {
+      const collector = new BodyCollector(this.#bodyBytesMax, declared, bytes, (body, failure) =>
+        failure === undefined ? resolve(body) : reject(failure),
+      );
+      sendContinue?.();
+      collectBody(req, collector);
     });
-    sendContinue?.();
-    collectBody(req, collector);
+    const parsing = arriving.then((body) => this.#parse(exchange, sender, body));
+    void this.#store(exchange, parsing, giveBack);
   }
 
-  /** Not in `#store`: an async function would keep the body until the plant is durable. */
-  #parse({ notes }: Exchange, sender: VerifiedToken, body: Buffer): NewPlant | Promise<NewPlant> {
+  /**
+   * Not in `#store`: an async function would keep the body until the plant is durable.
+   *
+   * @returns `undefined` if the client has left, or was answered: with a timeout perhaps, which promised
+   * that no plant is created.
+   */
+  #parse(
+    { res, notes }: Exchange,
+    sender: VerifiedToken,
+    body: Buffer | undefined,
+  ): NewPlant | undefined | Promise<NewPlant> {
+    if (body === undefined || res.headersSent) return undefined;
     if (notes !== undefined) notes.bodyBytes = body.length;
     const tokens = this.#authenticator;
     // The body may arrive long after the head.
@@ -94,12 +98,16 @@ export class Creates {
 
   async #store(
     exchange: Exchange,
-    parsed: NewPlant | Promise<NewPlant>,
+    parsing: Promise<NewPlant | undefined>,
     giveBack: () => void,
   ): Promise<void> {
+    const { req, res } = exchange;
     try {
-      const plant = parsed instanceof Promise ? await parsed : parsed;
-      if (exchange.res.headersSent) return; // as above
+      const plant = await parsing;
+      if (plant === undefined || res.headersSent) {
+        publishCut(req, res);
+        return;
+      }
       this.underWay++;
       try {
         await this.#plants.create(plant);
@@ -110,7 +118,7 @@ export class Creates {
     } catch (error) {
       answerFailure(exchange, error);
     } finally {
-      afterSent(exchange.req, exchange.res, giveBack);
+      afterSent(req, res, giveBack);
     }
   }
 }

@@ -66,8 +66,7 @@ export class DirectRequest extends IncomingMessage {
       this._dumped = true;
       collector.end();
     } else {
-      collector.add(chunk);
-      if (collector.isDone) this.collector = undefined;
+      if (!collector.add(chunk)) this.collector = undefined;
       if (++this.#pieces === PIECES_MAX) void this.#rest(collector.lease.client);
     }
     return true;

@@ -7,7 +7,7 @@ import { countWalks, filesOf, type Walk } from "./walks.ts";
  * of Node call one more function than Node 20.
  */
 const MOST: Readonly<Record<Walk, { readonly functions: number; readonly files: number }>> = {
-  create: { functions: 102, files: 22 },
+  create: { functions: 104, files: 22 },
   read: { functions: 73, files: 19 },
   revocation: { functions: 72, files: 16 },
 };

@@ -1,0 +1,158 @@
+/** The AsyncLocalStorage of the code around a request reaches everything that the request calls. */
+import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { once } from "node:events";
+import { type IncomingMessage, Server } from "node:http";
+import net from "node:net";
+import { type TestContext, test } from "node:test";
+import {
+  createRequestListener,
+  type ListenerOptions,
+  type NewPlant,
+  PlantServer,
+  subscribe,
+} from "../../src/index.ts";
+import { encodeRequest, type RequestParts } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
+import { serve } from "../support/serve.ts";
+import { openStore } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
+
+const storage = new AsyncLocalStorage<unknown>();
+const idOf = ({ headers }: IncomingMessage) => headers["x-request-id"];
+
+type Serve = (t: TestContext, options: ListenerOptions) => Promise<number>;
+
+async function serveMounted(t: TestContext, options: ListenerOptions): Promise<number> {
+  const listener = createRequestListener(options);
+  const { port } = await serve(t, (req, res) => {
+    storage.run(idOf(req), () => listener(req, res));
+  });
+  return port;
+}
+
+/** As a monitor does that wraps the events of every server. */
+async function serveMonitored(t: TestContext, options: ListenerOptions): Promise<number> {
+  const { emit } = Server.prototype;
+  t.mock.method(Server.prototype, "emit", function monitored(this: Server, ...args: unknown[]) {
+    const emitIt = () => Reflect.apply(emit, this, args);
+    if (args[0] !== "request") return emitIt();
+    return storage.run(idOf(args[1] as IncomingMessage), emitIt);
+  });
+  const server = await PlantServer.start({ ...options, port: 0 });
+  t.after(() => server.close(0));
+  return Number(new URL(server.url).port);
+}
+
+const SERVERS: readonly [how: string, serve: Serve][] = [
+  ["around a mounted listener", serveMounted],
+  ["around the requests of a server of ours", serveMonitored],
+];
+
+const create = (body: string, headers: RequestParts["headers"] = {}) => ({ body, headers });
+const read = (target: string, headers: RequestParts["headers"] = {}) => ({
+  method: "GET",
+  target,
+  headers,
+});
+const plant = (id: number) => `{"id":${id},"name":"Fern"}`;
+const CHUNKED = { "Transfer-Encoding": "chunked" };
+const TWICE = ["verify", "isCurrent"];
+const CREATE = [...TWICE, "create", "channel create", "channel request"];
+const REFUSED = ["verify", "channel request"];
+
+/** In this order; what each one calls. */
+const REQUESTS: readonly [what: string, request: RequestParts, calls: readonly string[]][] = [
+  ["a create", create(plant(1)), CREATE],
+  ["a create with a long body", create(plant(2).padEnd(40_000)), CREATE],
+  ["a repeat", create(plant(1)), [...TWICE, "create", "channel request"]],
+  ["a conflict", create('{"id":1,"name":""}'), [...TWICE, "create", "channel request"]],
+  ["a body that is no plant", create("{}"), [...TWICE, "channel request"]],
+  ["a body that is too long", create(`ffff\r\n${"a".repeat(65_000)}`, CHUNKED), REFUSED],
+  ["a body that is no chunk", create("5\r\naaaaaaaa", CHUNKED), REFUSED],
+  ["a body that breaks off", create("5\r\na", CHUNKED), REFUSED],
+  ["a create that fails", create(plant(0)), [...TWICE, "create", "channel request", "onError"]],
+  ["a plant", read("/plants/1"), ["verify", "get", "isCurrent", "channel request"]],
+  ["a page", read("/plants"), ["verify", "list", "isCurrent", "channel request"]],
+  [
+    "a stream",
+    read("/plants", { Accept: "application/x-ndjson" }),
+    ["verify", "list", "isCurrent", "channel request"],
+  ],
+];
+
+for (const [how, serveIt] of SERVERS) {
+  test(`a context ${how} reaches the store, the token check and the channels`, async (t) => {
+    const calls: string[] = [];
+    const note = (call: string) => {
+      const seen = `${call} of ${storage.getStore()}`;
+      if (!calls.includes(seen)) calls.push(seen);
+    };
+    const port = await serveIt(t, await noteCalls(t, note));
+    for (const [what, parts, expected] of REQUESTS) {
+      calls.length = 0;
+      const id = what.replaceAll(" ", "-");
+      const headers = { "X-Request-Id": id, ...parts.headers };
+      const socket = await sendInTwo(
+        port,
+        encodeRequest({ token: "secret" }, { ...parts, headers }),
+      );
+      if (what.endsWith("breaks off")) socket.destroy();
+      await until(`the end of ${what}`, () => calls.length >= expected.length);
+      socket.destroy();
+      assert.deepEqual(
+        calls,
+        expected.map((call) => `${call} of ${id}`),
+      );
+    }
+  });
+}
+
+/** A store and a token check that note each call, and a subscriber of each channel that does. */
+async function noteCalls(t: TestContext, note: (call: string) => void): Promise<ListenerOptions> {
+  const store = await openStore(t, makeFolder(t));
+  for (const name of ["plant-store:create", "plant-store:request"] as const) {
+    t.after(subscribe(name, () => note(name.replace("plant-store:", "channel "))));
+  }
+  const sender = { name: "test", scopes: ["write", "read"] } as const;
+  return {
+    plants: {
+      async create(plant: NewPlant) {
+        note("create");
+        if (plant.id === 0n) throw new Error("a fault of this store");
+        return store.create(plant);
+      },
+      async get(id) {
+        note("get");
+        return store.get(id);
+      },
+      async *list(options) {
+        note("list");
+        yield* store.list(options);
+      },
+    },
+    tokens: {
+      verify() {
+        note("verify");
+        return sender;
+      },
+      isCurrent() {
+        note("isCurrent");
+        return true;
+      },
+    },
+    onError: () => note("onError"),
+    bodyBytesMax: 64_000,
+  };
+}
+
+/** The body in a packet of its own, which a server reads in another turn than the head. */
+async function sendInTwo(port: number, bytes: Buffer): Promise<net.Socket> {
+  const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
+  await once(socket, "connect");
+  const bodyStart = bytes.indexOf("\r\n\r\n") + 4;
+  for (const part of [bytes.subarray(0, bodyStart), bytes.subarray(bodyStart)]) {
+    await new Promise<void>((resolve) => socket.write(part, () => setTimeout(resolve, 20)));
+  }
+  return socket.resume();
+}
