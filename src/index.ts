@@ -44,6 +44,7 @@ export type {
   TrustedProxies,
   Verdict,
   VerifiedToken,
+  WaitOptions,
 } from "./core/services.ts";
 export { isLive, type LiveTokens, type NewToken, type TokenRecord } from "./core/token.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";

@@ -16,7 +16,7 @@ import {
   unknownCursor,
   validateNewPlant,
 } from "./core/plant.ts";
-import type { ListOptions, PlantService, TokenVerifier, VerifiedToken } from "./core/services.ts";
+import type { PlantService, TokenVerifier, VerifiedToken } from "./core/services.ts";
 import { hashToken, isLive, makeRecord, type NewToken, type TokenRecord } from "./core/token.ts";
 
 export interface TestToken extends NewToken {
@@ -44,58 +44,57 @@ export interface TestStore extends AsyncDisposable {
  */
 export function createTestStore({ tokens = [], ...others }: TestStoreOptions = {}): TestStore {
   assertNames(others, []);
-  const plants = new TestPlants();
-  const close = async () => plants.close();
+  let isClosed = false;
+  const plants = makePlants(() => {
+    if (isClosed) throw new PlantStoreError("closed", "Cannot use the store: it is closed");
+  });
+  const close = async () => {
+    isClosed = true;
+  };
   return { plants, tokens: acceptTokens(tokens), close, [Symbol.asyncDispose]: close };
 }
 
-class TestPlants implements PlantService {
-  readonly #plants: NewPlant[] = [];
-  /** Positions in `#plants`, by id. */
-  readonly #positions = new Map<bigint, number>();
+function makePlants(assertUsable: () => void): PlantService {
+  const plants: NewPlant[] = [];
+  const positions = new Map<bigint, number>();
   /** The length of a log that holds these plants. */
-  #bytes = 0;
-  #isClosed = false;
-
-  async create(given: NewPlant): Promise<"created" | "replayed"> {
-    const plant = validateNewPlant(given);
-    const { id, name, tag } = plant;
-    const stored = this.#find(id);
-    if (stored && !isSamePlant(stored, plant)) throw conflict(id);
-    if (stored) return "replayed";
-    this.#positions.set(id, this.#plants.push(plant) - 1);
-    const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
-    creates.publish({ log: "memory", id, name, tag, offset: this.#bytes, bytes });
-    this.#bytes += bytes;
-    return "created";
-  }
-
-  async get(id: bigint): Promise<NewPlant | undefined> {
-    assertInt64(id);
-    const plant = this.#find(id);
-    return plant && { ...plant };
-  }
-
-  async *list({ after }: ListOptions = {}): AsyncGenerator<NewPlant> {
-    if (after !== undefined) assertInt64(after);
-    this.#assertUsable();
-    const last = after === undefined ? -1 : this.#positions.get(after);
-    if (last === undefined) throw unknownCursor(after);
-    for (const plant of this.#plants.slice(last + 1)) yield { ...plant };
-  }
-
-  close(): void {
-    this.#isClosed = true;
-  }
-
-  #find(id: bigint): NewPlant | undefined {
-    this.#assertUsable();
-    return this.#plants[this.#positions.get(id) ?? -1];
-  }
-
-  #assertUsable(): void {
-    if (this.#isClosed) throw new PlantStoreError("closed", "Cannot use the store: it is closed");
-  }
+  let logBytes = 0;
+  const find = (id: bigint) => {
+    assertUsable();
+    return plants[positions.get(id) ?? -1];
+  };
+  return {
+    async create(given, { signal } = {}) {
+      signal?.throwIfAborted();
+      const plant = validateNewPlant(given);
+      const { id, name, tag } = plant;
+      const stored = find(id);
+      if (stored && !isSamePlant(stored, plant)) throw conflict(id);
+      if (stored) return "replayed";
+      positions.set(id, plants.push(plant) - 1);
+      const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
+      creates.publish({ log: "memory", id, name, tag, offset: logBytes, bytes });
+      logBytes += bytes;
+      return "created";
+    },
+    async get(id, { signal } = {}) {
+      signal?.throwIfAborted();
+      assertInt64(id);
+      const plant = find(id);
+      return plant && { ...plant };
+    },
+    async *list({ after, signal } = {}) {
+      signal?.throwIfAborted();
+      if (after !== undefined) assertInt64(after);
+      assertUsable();
+      const last = after === undefined ? -1 : positions.get(after);
+      if (last === undefined) throw unknownCursor(after);
+      for (const plant of plants.slice(last + 1)) {
+        yield { ...plant };
+        signal?.throwIfAborted();
+      }
+    },
+  };
 }
 
 /** The global `Date` decides about an expiry, so that a test can move it. */

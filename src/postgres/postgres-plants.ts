@@ -6,6 +6,7 @@
  * in order of id: a plant that was durable when its list began is in it once.
  */
 import { clock } from "../clock.ts";
+import { eachUntilAborted, untilAborted } from "../core/abort.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import {
@@ -22,6 +23,7 @@ import type {
   ListOptions,
   PlantService,
   StoreStatus,
+  WaitOptions,
 } from "../core/services.ts";
 import { defaultBudget } from "../memory.ts";
 import { BatchWriter, type WriterOptions } from "./batch-writer.ts";
@@ -108,13 +110,15 @@ export class PostgresPlants implements PlantService {
     return { plants: this.database.inspection?.plants, queueBytes: this.#writer.queuedBytes };
   }
 
-  async create(given: NewPlant): Promise<CreateOutcome> {
+  async create(given: NewPlant, { signal }: WaitOptions = {}): Promise<CreateOutcome> {
+    if (signal) return untilAborted(signal, PostgresPlants.prototype.create.bind(this, given));
     const plant = validateNewPlant(given);
     this.#assertUsable();
     return this.#writer.create(plant);
   }
 
-  async get(id: bigint): Promise<NewPlant | undefined> {
+  async get(id: bigint, { signal }: WaitOptions = {}): Promise<NewPlant | undefined> {
+    if (signal) return untilAborted(signal, PostgresPlants.prototype.get.bind(this, id));
     assertInt64(id);
     this.#assertUsable();
     const reading = new Promise<NewPlant | undefined>((resolve, reject) => {
@@ -129,8 +133,9 @@ export class PostgresPlants implements PlantService {
   }
 
   /** In order of id. */
-  async *list(options: ListOptions = {}): AsyncGenerator<NewPlant> {
-    for await (const rows of this.#pages(options)) for (const row of rows) yield decodeRow(row);
+  list({ after, signal }: ListOptions & WaitOptions = {}): AsyncGenerator<NewPlant> {
+    const plants = decodePages(this.#pages({ after }));
+    return signal === undefined ? plants : eachUntilAborted(signal, plants);
   }
 
   /** Accepts no more calls, waits for those in progress, at most until their deadline, and logs out. */
@@ -218,4 +223,8 @@ export class PostgresPlants implements PlantService {
       { cause: new DatabaseFault(refusal) },
     );
   }
+}
+
+async function* decodePages(pages: AsyncIterable<Rows>): AsyncGenerator<NewPlant> {
+  for await (const rows of pages) for (const row of rows) yield decodeRow(row);
 }

@@ -6,6 +6,7 @@
  * flight one writes, and the others share its outcome: an earlier answer would acknowledge a plant that
  * is not durable. One process at a time has a data directory open for writing.
  */
+import { eachUntilAborted, untilAborted } from "../core/abort.ts";
 import { type CreateMessage, creates } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/json.ts";
@@ -25,7 +26,13 @@ import {
   unknownCursor,
   validateNewPlant,
 } from "../core/plant.ts";
-import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
+import type {
+  CreateOutcome,
+  ListOptions,
+  PlantService,
+  StoreStatus,
+  WaitOptions,
+} from "../core/services.ts";
 import { ShortLivedMap } from "../core/short-lived-map.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
@@ -124,7 +131,8 @@ export class PlantStore implements PlantService {
     };
   }
 
-  async create(given: NewPlant): Promise<CreateOutcome> {
+  async create(given: NewPlant, { signal }: WaitOptions = {}): Promise<CreateOutcome> {
+    if (signal) return untilAborted(signal, PlantStore.prototype.create.bind(this, given));
     const plant = validateNewPlant(given);
     this.#assertUsable();
     const inFlight = this.#storing.get(plant.id);
@@ -163,8 +171,9 @@ export class PlantStore implements PlantService {
     return plant;
   }
 
-  async get(id: bigint): Promise<NewPlant | undefined> {
-    const line = await this.getLine(id);
+  async get(id: bigint, { signal }: WaitOptions = {}): Promise<NewPlant | undefined> {
+    const read = () => this.getLine(id);
+    const line = await (signal === undefined ? read() : untilAborted(signal, read));
     return line && parseNewPlant(line);
   }
 
@@ -186,8 +195,10 @@ export class PlantStore implements PlantService {
     }
   }
 
-  list(options?: ListOptions): AsyncGenerator<NewPlant> {
-    return parseLines(this.listLines(options), (cause) => this.#lookups.judge(cause));
+  list({ after, signal }: ListOptions & WaitOptions = {}): AsyncGenerator<NewPlant> {
+    const lines = this.listLines({ after });
+    const plants = parseLines(lines, (cause) => this.#lookups.judge(cause));
+    return signal === undefined ? plants : eachUntilAborted(signal, plants);
   }
 
   async *listLines(options?: ListOptions): AsyncGenerator<Buffer> {

@@ -85,12 +85,13 @@ async function openStore(
 ): Promise<Pick<Service, "store" | "logLines">> {
   const { TEST_DATABASE: database, TEST_MEMORY: memory } = process.env;
   if (memory !== undefined) {
-    const { plants } = createTestStore();
+    const { plants, close } = createTestStore();
+    const store = Object.assign(plants, { close }) as unknown as PlantStore;
     const lines: string[] = [];
     t.after(
       subscribe("plant-store:create", (plant) => lines.push(encodeNewPlant(plant as NewPlant))),
     );
-    return { store: plants as unknown as PlantStore, logLines: () => [...lines] };
+    return { store, logLines: () => [...lines] };
   }
   if (database !== undefined) {
     const { createStoreAt } = await import("../postgres/stores.ts");
