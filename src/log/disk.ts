@@ -13,6 +13,7 @@
 import fs from "node:fs";
 import fsPromises, { type FileHandle } from "node:fs/promises";
 import os from "node:os";
+import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 
 /** What the system knows of a file or a folder. */
@@ -108,8 +109,8 @@ export interface Disk {
    * cannot tell.
    */
   holds(filePath: string, bytes: Buffer, position: number): Promise<boolean>;
-  /** The magic number of the folder's file system (statfs(2)). */
-  fileSystem(folder: string): number;
+  /** The folder's file system: its magic number, free blocks, inodes and free inodes (statfs(2)). */
+  fileSystem(folder: string): Pick<fs.StatsFs, "type" | "bavail" | "files" | "ffree">;
 }
 
 const { O_APPEND, O_CREAT, O_DIRECT, O_DSYNC, O_NONBLOCK, O_RDONLY, O_RDWR, O_SYNC, O_WRONLY } =
@@ -310,8 +311,8 @@ class SystemDisk implements Disk {
     }
   }
 
-  fileSystem(folder: string): number {
-    return fs.statfsSync(folder).type;
+  fileSystem(folder: string): fs.StatsFs {
+    return fs.statfsSync(folder);
   }
 }
 
@@ -347,9 +348,24 @@ export function describeSystemError(cause: unknown): string {
   if (!(cause instanceof Error)) return String(cause);
   const { code, errno } = cause as NodeJS.ErrnoException;
   if (errno === -EDQUOT) return "disk quota exceeded (EDQUOT)";
+  if (errno === -ENOSPC && lacksInodes(cause)) {
+    return "no free inode left on device (ENOSPC): it has room for bytes, but for no further file; remove files";
+  }
   // Node's own calls say "CODE: words, call"; its sockets "call CODE: words path".
   const words = /^(?:\w+ )?[A-Z0-9]+: ([^,/]*?)(?:,| \/|$)/.exec(cause.message)?.[1];
   return code !== undefined && words !== undefined ? `${words} (${code})` : cause.message;
+}
+
+/** Whether a new file found no room for its name alone. Btrfs, which counts no inodes, reports that it has none. */
+function lacksInodes(cause: Error): boolean {
+  const { address, path: file = address } = cause as { path?: string; address?: string };
+  if (file === undefined) return false; // a write, which needs no inode
+  try {
+    const { bavail, files, ffree } = disk.fileSystem(path.dirname(file));
+    return bavail > 0 && files > 0 && ffree === 0;
+  } catch {
+    return false;
+  }
 }
 
 const { EDQUOT, EFBIG, ENOSPC } = os.constants.errno;

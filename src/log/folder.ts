@@ -129,7 +129,7 @@ const UNRELIABLE_FILE_SYSTEMS = new Map<number, string>([
 /** The kind of the folder's file system if neither lock nor sync can be relied on there. */
 export function unreliableFileSystem(directory: string): string | undefined {
   try {
-    return UNRELIABLE_FILE_SYSTEMS.get(disk.fileSystem(directory));
+    return UNRELIABLE_FILE_SYSTEMS.get(disk.fileSystem(directory).type);
   } catch {
     return undefined; // the next call on the folder reports what is wrong with it
   }

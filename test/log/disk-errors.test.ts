@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { describeSystemError, ioError } from "../../src/log/disk.ts";
+import { describeSystemError, disk, ioError } from "../../src/log/disk.ts";
 import { makeFolder } from "../support/folders.ts";
 
 test("describeSystemError() describes the error without the call and the path", (t) => {
@@ -16,6 +16,29 @@ test("describeSystemError() describes the error without the call and the path", 
 test("describeSystemError() names a full quota, for which libuv has no name", () => {
   const error = Object.assign(new Error("Unknown system error -122, write"), { errno: -122 });
   assert.match(describeSystemError(error), /EDQUOT/);
+});
+
+test("describeSystemError() names a disk without a free inode only where a file was to be made", (t) => {
+  const full = Object.assign(new Error("ENOSPC: no space left on device, open"), {
+    code: "ENOSPC",
+    errno: -28,
+  });
+  const words = "no space left on device (ENOSPC)";
+  const disks: readonly [bavail: number, files: number, ffree: number, isMeant: boolean][] = [
+    [1, 3, 0, true],
+    [0, 3, 0, false],
+    [1, 3, 1, false],
+    [1, 0, 0, false], // Btrfs
+  ];
+  for (const [bavail, files, ffree, isMeant] of disks) {
+    t.mock.method(disk, "fileSystem", () => ({ type: 1, bavail, files, ffree }));
+    for (const place of [{ path: "/a/b" }, { address: "/a/b" }]) {
+      const text = describeSystemError(Object.assign(new Error(full.message), full, place));
+      assert.equal(text.startsWith("no free inode left on device (ENOSPC)"), isMeant, text);
+      if (!isMeant) assert.equal(text, words);
+    }
+    assert.equal(describeSystemError(full), words);
+  }
 });
 
 test("describeSystemError() repeats the message of an error that is not the system's", () => {

@@ -427,10 +427,10 @@ export class SimulatedDisk implements Disk {
     });
   }
 
-  fileSystem(folder: string): number {
+  fileSystem(folder: string): ReturnType<Disk["fileSystem"]> {
     return this.now("fileSystem", folder, () => {
       this.platter.folder(folder, "statfs");
-      return EXT4;
+      return { type: EXT4, bavail: 1, files: 2, ffree: 1 };
     });
   }
 }
