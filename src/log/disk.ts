@@ -24,6 +24,7 @@ export type FileState = Pick<
   | "size"
   | "nlink"
   | "mode"
+  | "uid"
   | "mtimeNs"
   | "ctimeNs"
   | "ctimeMs"

@@ -67,9 +67,15 @@ export function ensureDirectory(directory: string): Promise<FileState> {
 
 /** Like `ensureDirectory`, and warns of what the place of a data directory does not promise. */
 export async function prepareDirectory(directory: string): Promise<void> {
-  const { mode } = await ensureDirectory(directory);
-  if ((mode & 0o077n) !== 0n) {
-    publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
+  const { mode, uid } = await ensureDirectory(directory);
+  const mayClose = [0, Number(uid)].includes(process.geteuid?.() ?? 0);
+  // A group that new files get (setgid), or that lets this user in, has the folder on purpose.
+  const isShared = (mode & 0o2000n) !== 0n || !mayClose;
+  if ((mode & (isShared ? 0o007n : 0o077n)) !== 0n) {
+    const advice = mayClose
+      ? `close it: chmod ${isShared ? "o=" : "700"} "${directory}"`
+      : `its owner (user ${uid}) or root can close it`;
+    publishWarning(`"${directory}" is open to other users; ${advice}`);
   }
   const kind = unreliableFileSystem(directory);
   if (kind === undefined) return;

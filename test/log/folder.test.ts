@@ -22,26 +22,44 @@ test("ensureDirectory() makes a missing folder and its parents durably, with mod
   );
 });
 
-const MODES: readonly [mode: number, isOpen: boolean][] = [
-  [0o700, false],
-  [0o500, false],
-  [0o701, true],
-  [0o710, true],
-  [0o704, true],
-  [0o740, true],
-  [0o702, true],
-  [0o755, true],
-  [0o777, true],
+/** The advice to the owner; and whether a user whom the folder lets in is warned. */
+const MODES: readonly [mode: number, advice: string | undefined, warnsOthers: boolean][] = [
+  [0o700, undefined, false],
+  [0o500, undefined, false],
+  [0o701, "chmod 700", true],
+  [0o710, "chmod 700", false],
+  [0o704, "chmod 700", true],
+  [0o740, "chmod 700", false],
+  [0o702, "chmod 700", true],
+  [0o755, "chmod 700", true],
+  [0o777, "chmod 700", true],
+  [0o2770, undefined, false],
+  [0o2775, "chmod o=", true],
 ];
 
-for (const [mode, isOpen] of MODES) {
-  test(`prepareDirectory() ${isOpen ? "warns of" : "accepts"} a folder of mode 0${mode.toString(8)}, and leaves it so`, async (t) => {
+for (const [mode, advice, warnsOthers] of MODES) {
+  test(`prepareDirectory() ${advice === undefined ? "accepts" : "warns of"} a folder of mode 0${mode.toString(8)}, and leaves it so`, async (t) => {
     const folder = makeFolder(t);
     fs.chmodSync(folder, mode);
+    const { uid } = fs.statSync(folder);
     const warnings = collectWarnings(t);
-    await prepareDirectory(folder);
-    assert.equal(warnings.length, isOpen ? 1 : 0);
-    assert.equal(fs.statSync(folder).mode & 0o777, mode);
+    const open = `"${folder}" is open to other users; `;
+    const forOwner = advice && `${open}close it: ${advice} "${folder}"`;
+    const forOthers = warnsOthers
+      ? `${open}its owner (user ${uid}) or root can close it`
+      : undefined;
+    for (const [user, expected] of [
+      [0, forOwner],
+      [uid, forOwner],
+      [uid + 1, forOthers],
+    ] as const) {
+      t.mock.method(process as { geteuid: () => number }, "geteuid", () => user);
+      const known = warnings.length;
+      await prepareDirectory(folder);
+      const messages = warnings.slice(known).map(({ message }) => message);
+      assert.deepEqual(messages, expected === undefined ? [] : [expected]);
+      assert.equal(fs.statSync(folder).mode & 0o7777, mode);
+    }
   });
 }
 

@@ -691,6 +691,7 @@ function stateOf(node: PlatterNode | undefined): FileState | undefined {
     size: BigInt(node.kind === "file" ? node.size : 0),
     nlink: BigInt(node.nlink),
     mode: BigInt(node.mode),
+    uid: 0n,
     mtimeNs: BigInt(node.mtimeMs) * 1_000_000n,
     ctimeNs: ctimeMs * 1_000_000n,
     ctimeMs,
