@@ -3,7 +3,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { LOG_NAME } from "../core/file-names.ts";
-import { parseInt64 } from "../core/json.ts";
+import { INT64_RANGE, parseInt64 } from "../core/json.ts";
 import {
   conflict,
   encodeLines,
@@ -59,7 +59,9 @@ const get = defineCommand({
   options: { data: DATA, ...DATABASE_OPTIONS },
   async run([text = ""], options, settings) {
     const id = parseInt64(text);
-    if (id === undefined) throw new UsageError(`get: expected an int64 as ID, got "${text}"`);
+    if (id === undefined) {
+      throw new UsageError(`get: expected an int64 as ID, ${INT64_RANGE}, got "${text}"`);
+    }
     const line = isDatabase(options)
       ? await withDatabase(options, settings, ({ plants }) =>
           plants.get(id).then((plant) => plant && encodeNewPlant(plant)),

@@ -68,6 +68,7 @@ describe("wrong usage is one line on standard error, with status 2", AT_ONCE, ()
     [["serve", "--admin", `/${"x".repeat(200)}`], "at most 107 bytes"],
     [["list", "--data"], "--data"],
     [["get", "7.5"], '"7.5"'],
+    [["get", "9223372036854775808"], "from -9223372036854775808 to 9223372036854775807"],
     [["token", "create", "two words"], '"two words"'],
   ];
   for (const [words, named] of WRONG) {
