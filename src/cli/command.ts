@@ -117,7 +117,7 @@ interface Invocation {
 /**
  * Finds the command that the first words name.
  *
- * @throws UsageError that lists the commands of the group, or all commands, and the nearest one.
+ * @throws UsageError that names the nearest command, or else those of the group, or all.
  */
 export function findCommand(
   words: readonly string[],
@@ -133,11 +133,14 @@ export function findCommand(
       `expected a command before its options, as in "plant-store ${later} ${flag} …"`,
     );
   }
+  const typed = words.slice(0, 2).filter((word) => !word.startsWith("-"));
+  const nearest = findNearest(typed, names);
+  if (nearest !== undefined) {
+    throw new UsageError(`there is no command "${typed.join(" ")}"; did you mean "${nearest}"?`);
+  }
   const group = names.filter((name) => name.startsWith(`${words[0]} `));
   const expected = (group.length > 0 ? group : names).join(", ");
-  const nearest = findNearest(words, names);
-  const hint = nearest === undefined ? "" : `; did you mean "${nearest}"?`;
-  throw new UsageError(`expected one of: ${expected}; got "${words.slice(0, 2).join(" ")}"${hint}`);
+  throw new UsageError(`expected one of: ${expected}; got "${typed.join(" ")}"`);
 }
 
 /** The name that the first words nearly are; `undefined` if more is different than a third of its last word. */

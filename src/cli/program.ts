@@ -106,7 +106,8 @@ async function findIgnored(settings: readonly Setting[]): Promise<() => void> {
       printMessage(`${some}; enableServiceLinks: false in the pod leaves them out`);
     }
     if (unknown.length > 0) {
-      publishWarning(`ignoring ${unknown.join(", ")}: no option has such a variable; see --help`);
+      const all = "plant-store COMMAND --help names those of a command";
+      publishWarning(`ignoring ${unknown.join(", ")}: no option has such a variable; ${all}`);
     }
   };
 }

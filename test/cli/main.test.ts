@@ -57,14 +57,16 @@ describe("a requested help or version goes to standard output, with status 0", A
 
 describe("wrong usage is one line on standard error, with status 2", AT_ONCE, () => {
   const WRONG: readonly [words: string[], named: string][] = [
-    [["srve"], "serve, token create,"],
+    [["srve"], 'no command "srve"; did you mean "serve"?'],
+    [["start"], "serve, token create,"],
     [
-      ["token", "crate", "x"],
-      "one of: token create, token list, token revoke, token export, token import;",
+      ["token", "make", "x"],
+      'one of: token create, token list, token revoke, token export, token import; got "token make"',
     ],
     [["list", "--dtaa", "/d"], "--dtaa"],
     [["--port", "80", "serve"], '"plant-store serve --port '],
-    [["help", "srve"], "serve, token create,"],
+    [["help", "srve"], 'no command "srve"; did you mean "serve"?'],
+    [["help", "tokn"], '; got "tokn"\n'],
     [["serve", "--admin", `/${"x".repeat(200)}`], "at most 107 bytes"],
     [["list", "--data"], "--data"],
     [["get", "7.5"], '"7.5"'],
