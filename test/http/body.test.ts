@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { BodyCollector } from "../../src/http/body.ts";
+import { usedBytes } from "../support/memory.ts";
 
 /** A collector, its results, and how many bytes it was lent. */
 function collect(bytesMax: number, declared = 0, lentMax = Number.POSITIVE_INFINITY) {
@@ -106,4 +107,22 @@ test("a body in pieces of one byte takes about as much memory as its length", ()
     results[0]?.body,
     Buffer.from(Array.from({ length: size }, (_, at) => at % 251)),
   );
+});
+
+test("a collector keeps neither a body nor a promise of it, because its request lives on", async () => {
+  const bytes = 16 * 1024 * 1024;
+  const lease = { client: "", hold: () => true };
+  const before = usedBytes();
+  const collectors: BodyCollector[] = [];
+  for (const end of ["end", "leave"] as const) {
+    const body = await new Promise<Buffer | undefined>((resolve) => {
+      const collector = new BodyCollector(2 * bytes, bytes, lease, resolve);
+      collectors.push(collector);
+      collector.add(Buffer.alloc(bytes));
+      collector[end]();
+    });
+    assert.equal(body?.length, end === "end" ? bytes : undefined);
+  }
+  const held = usedBytes() - before;
+  assert.ok(held < bytes / 2 && collectors.length === 2, `${held} bytes`);
 });
