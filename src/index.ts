@@ -32,6 +32,7 @@ export type { NewPlant, Plant } from "./core/plant.ts";
 export type {
   CreateOutcome,
   DatabaseStatus,
+  DiskStatus,
   ListOptions,
   PlantService,
   Scope,

@@ -3,6 +3,7 @@
  * Names never change, as error numbers do not; those of the process are known to dashboards.
  */
 import { readdirSync } from "node:fs";
+import type { DiskStatus } from "../core/services.ts";
 import { readFilesMax } from "../http/server.ts";
 import { Histogram, type Recorder } from "./recorder.ts";
 import { judgeState, type Sources, STATES } from "./status.ts";
@@ -12,10 +13,10 @@ type Sample = readonly [labels: Labels, value: number | Histogram];
 /** Values by `NAME TYPE HELP`: one without labels, several with labels, none if unknown. */
 type Metrics = Readonly<Record<string, number | Histogram | readonly Sample[] | undefined>>;
 
-/** @param freeBytes of the disk, if known. */
-export function encodeMetrics(sources: Sources, freeBytes: number | undefined): string {
+/** @param disk if known. */
+export function encodeMetrics(sources: Sources, disk: DiskStatus | undefined): string {
   const metrics: Metrics = {
-    ...readService(sources, freeBytes),
+    ...readService(sources, disk),
     ...readRecorder(sources.recorder),
     ...readProcess(),
   };
@@ -26,10 +27,10 @@ export function encodeMetrics(sources: Sources, freeBytes: number | undefined): 
   return blocks.join("");
 }
 
-function readService(sources: Sources, freeBytes: number | undefined): Metrics {
+function readService(sources: Sources, disk: DiskStatus | undefined): Metrics {
   const { status, version } = sources;
   const store = status.store();
-  const state = judgeState(sources, freeBytes);
+  const state = judgeState(sources, disk);
   const tokens = status.tokens();
   const database = status.database?.();
   const certificateExpiresAt = status.certificateExpiresAt?.();
@@ -47,7 +48,7 @@ function readService(sources: Sources, freeBytes: number | undefined): Metrics {
     "plant_store_checkpoint_bytes gauge Bytes of the log that the newest checkpoint covers.":
       store?.logBytes && (store.checkpointBytes ?? 0),
     "plant_store_queue_bytes gauge Bytes of records that wait for the disk.": store?.queueBytes,
-    "plant_store_disk_free_bytes gauge Free room on the disk.": freeBytes,
+    "plant_store_disk_free_bytes gauge Free room on the disk.": disk?.freeBytes,
     "plant_store_database_connections gauge Open connections to the database.":
       database?.connections,
     "plant_store_database_retries_total counter Statements sent again, by the SQLSTATE of their failure; empty if it had none.":

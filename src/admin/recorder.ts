@@ -1,17 +1,24 @@
 /**
- * Counts what the channels publish: the only memory of the admin listener.
+ * Counts what the channels publish, and keeps the last of it: the only memory of the admin listener.
  *
  * Bounded: statuses and error numbers come from the table in http/answer, histograms have fixed
- * buckets, the history has fixed seconds. Nothing that a client sends becomes a label.
+ * buckets, the history has fixed seconds, texts are cut, and warnings and names of tokens have a
+ * greatest number. Nothing that a client sends becomes a label.
  */
-import { type BatchMessage, type RequestMessage, subscribe } from "../core/channels.ts";
+import {
+  type BatchMessage,
+  type RequestMessage,
+  subscribe,
+  type WarningMessage,
+} from "../core/channels.ts";
+import { cut, summarize } from "../core/text.ts";
 import { FAILURES } from "../http/answer.ts";
 
 /** The labels of operations in metrics, by their names in the OpenAPI document. */
 const OPERATIONS = { createPlant: "create", getPlant: "get", listPlants: "list" } as const;
 
 /** The answers to one operation with one status and error number. */
-interface AnswerCount {
+export interface AnswerCount {
   /** `none` if the request was refused before its operation was known. */
   readonly operation: (typeof OPERATIONS)[keyof typeof OPERATIONS] | "none";
   readonly status: number;
@@ -19,7 +26,23 @@ interface AnswerCount {
   count: number;
   /** When the last failure happened, in milliseconds since 1970; 0 if there was none. */
   lastAt: number;
+  /** Whose request the last failure was, if its token was good, and why it failed, if it was a 4xx. */
+  token?: string | undefined;
+  reason?: string | undefined;
 }
+
+/** The same warning again and again is one of these. */
+interface LastWarning {
+  readonly message: string;
+  readonly count: number;
+  readonly lastAt: number;
+}
+
+const WARNINGS_MAX = 20;
+const TEXT_CHARACTERS_MAX = 300;
+/** The token check of an embedder may return any number of names, of any length. */
+const TOKENS_MAX = 10_000;
+const TOKEN_CHARACTERS_MAX = 64; // as those of our own tokens
 
 const REQUEST_SECONDS = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
@@ -54,13 +77,19 @@ export class Recorder {
   readonly answers = new Map<string, AnswerCount>();
   bodyBytes = 0;
   warnings = 0;
+  /** The newest first. */
+  readonly lastWarnings: LastWarning[] = [];
+  /** The last use of each token since `usesSince`, by name, in milliseconds since 1970. */
+  readonly #uses = new Map<string, number>();
+  /** `undefined`: since the start. */
+  usesSince: number | undefined;
   droppedConnections = 0;
   #delaySampledAt = performance.now();
   readonly #delayTimer = setInterval(() => this.#sampleDelay(), DELAY_SAMPLE_MS).unref();
   readonly #subscriptions = [
     subscribe("plant-store:request", (message) => this.#countRequest(message)),
     subscribe("plant-store:batch", (message) => this.#countBatch(message)),
-    subscribe("plant-store:warning", () => void this.warnings++),
+    subscribe("plant-store:warning", (message) => this.#keepWarning(message)),
     subscribe("plant-store:drop", () => void this.droppedConnections++),
   ];
 
@@ -90,7 +119,12 @@ export class Recorder {
     const answer = this.#answerOf(name, status, error);
     answer.count++;
     const now = Date.now();
-    if (error !== undefined) answer.lastAt = now;
+    const token = message.token && cut(message.token, TOKEN_CHARACTERS_MAX);
+    if (token) this.#noteUse(token, now);
+    if (error !== undefined) {
+      const reason = message.reason && summarize(message.reason, TEXT_CHARACTERS_MAX);
+      Object.assign(answer, { lastAt: now, token, reason });
+    }
     const second = this.history.secondOf(now);
     const isRead = name === "get" || name === "list"; // a plant that is not there was looked for, too
     if (isRead && status > 0 && status < 500) second.reads++;
@@ -111,6 +145,30 @@ export class Recorder {
       this.answers.set(key, answer);
     }
     return answer;
+  }
+
+  #noteUse(token: string, now: number): void {
+    if (this.#uses.size === TOKENS_MAX && !this.#uses.has(token)) {
+      this.#uses.clear();
+      this.usesSince = now;
+    }
+    this.#uses.set(token, now);
+  }
+
+  lastUseOf(token: string): number | undefined {
+    return this.#uses.get(cut(token, TOKEN_CHARACTERS_MAX));
+  }
+
+  /** With the cause, as in the log. */
+  #keepWarning({ message, cause }: WarningMessage): void {
+    this.warnings++;
+    const why = cause instanceof Error ? `: ${cause.message}` : "";
+    const text = summarize(message + why, TEXT_CHARACTERS_MAX);
+    const lastAt = Date.now();
+    const [newest] = this.lastWarnings;
+    if (newest?.message === text) Object.assign(newest, { count: newest.count + 1, lastAt });
+    else this.lastWarnings.unshift({ message: text, count: 1, lastAt });
+    this.lastWarnings.splice(WARNINGS_MAX);
   }
 
   #sampleDelay(): void {

@@ -41,7 +41,6 @@ import { OPENAPI } from "../http/openapi.ts";
 import { nameRequest, pathOf } from "../http/request-message.ts";
 import { createServer } from "../http/server.ts";
 import { encodeMetrics } from "./metrics.ts";
-import type { Recorder } from "./recorder.ts";
 import { describeState, judgeState, readStatusDocument, Sources, share } from "./status.ts";
 import { STATUS_PAGE, STATUS_PAGE_POLICY } from "./status-page.ts";
 
@@ -74,13 +73,13 @@ export class AdminServer {
   readonly url: string;
   readonly #server: Server;
   readonly #connections: Connections;
-  readonly #recorder: Recorder;
+  readonly #sources: Sources;
 
-  private constructor(server: Server, url: string, connections: Connections, recorder: Recorder) {
+  private constructor(server: Server, url: string, connections: Connections, sources: Sources) {
     this.#server = server;
     this.url = url;
     this.#connections = connections;
-    this.#recorder = recorder;
+    this.#sources = sources;
   }
 
   /**
@@ -93,7 +92,7 @@ export class AdminServer {
     assertNames(options, ["address", "status", "version", "hosts"]);
     const { address, status, version, hosts } = options;
     assertAdminAddress(address);
-    assertMethods("status", status, ["state", "store", "tokens", "freeBytes"]);
+    assertMethods("status", status, ["state", "store", "tokens", "disk"]);
     assertText("version", version);
     for (const host of hosts ?? []) assertText("hosts", host);
     const sources = new Sources(status, version);
@@ -105,7 +104,7 @@ export class AdminServer {
       url = await listen(server, address);
     } catch (error) {
       server.close(); // it may listen on a socket whose mode cannot be set
-      sources.recorder.close();
+      sources.close();
       throw error;
     }
     server.unref();
@@ -115,12 +114,12 @@ export class AdminServer {
           "let it listen on 127.0.0.1 or a socket, or protect it with a firewall",
       );
     }
-    return new AdminServer(server, url, connections, sources.recorder);
+    return new AdminServer(server, url, connections, sources);
   }
 
   /** Closes at once, and removes its socket. */
   async close(): Promise<void> {
-    this.#recorder.close();
+    this.#sources.close();
     const closed = new Promise((resolve) => this.#server.close(resolve));
     this.#connections.cutAll();
     await closed;
@@ -253,16 +252,16 @@ function makeRoutes(sources: Sources): ReadonlyMap<string, Route> {
       "/readyz": async () => {
         // A probe is impatient, so the disk is asked only if its answer matters.
         const isAsked = sources.status.store()?.refusedMsAgo !== undefined;
-        const state = judgeState(sources, isAsked ? await sources.freeBytes() : undefined);
+        const state = judgeState(sources, isAsked ? await sources.disk() : undefined);
         const reply = json({ state, message: describeState(state, sources.status) });
         return { ...reply, status: state === "ready" ? 200 : 503 };
       },
       "/metrics": share(async () => {
-        const text = encodeMetrics(sources, await sources.freeBytes());
+        const text = encodeMetrics(sources, await sources.disk());
         return okReply(text, { "Content-Type": "text/plain; version=0.0.4; charset=utf-8" });
       }),
       "/status.json": share(async () => {
-        return json(readStatusDocument(sources, await sources.freeBytes()));
+        return json(readStatusDocument(sources, await sources.disk()));
       }),
     }),
   );

@@ -1,13 +1,13 @@
 /** What the answers are made from: the figures, the state, the document of the status page. */
 import path from "node:path";
-import { setTimeout } from "node:timers/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { NUMBER_OPTIONS } from "../core/options.ts";
-import type { Status } from "../core/services.ts";
+import type { DiskStatus, Status } from "../core/services.ts";
 import { FAILURES } from "../http/answer.ts";
-import { Recorder } from "./recorder.ts";
+import { type AnswerCount, Recorder } from "./recorder.ts";
 
 /** A disk that hangs must not keep back the other figures. */
-const FREE_BYTES_DEADLINE_MS = 1000;
+const DISK_DEADLINE_MS = 1000;
 
 /** However many ask, what they ask for is made ten times a second at most. */
 const SHARED_MS = 100;
@@ -25,11 +25,38 @@ export function share<Made>(make: () => Promise<Made>): () => Promise<Made> {
   };
 }
 
+const MINUTE_MS = 60_000;
+
+/** The rule of the alert PlantStoreDiskFillsWithinADay: a line through the free room of the last six hours. */
+export class DiskTrend {
+  /** One a minute, the newest last. */
+  readonly #freeBytes: number[] = [];
+
+  /** To be called once a minute. */
+  add(freeBytes: number): void {
+    if (this.#freeBytes.push(freeBytes) > 6 * 60) this.#freeBytes.shift();
+  }
+
+  /** `undefined` if the disk is not full within a day, or was watched for less than half an hour. */
+  fullInMs(): number | undefined {
+    const minutes = this.#freeBytes.length;
+    if (minutes < 30) return undefined;
+    const middle = (minutes - 1) / 2;
+    const mean = sum(this.#freeBytes) / minutes;
+    const products = this.#freeBytes.map((freeBytes, at) => (at - middle) * (freeBytes - mean));
+    const slope = (12 * sum(products)) / (minutes ** 3 - minutes); // least squares
+    const minutesLeft = Math.max(0, -mean / slope - middle);
+    return slope < 0 && minutesLeft < 24 * 60 ? minutesLeft * MINUTE_MS : undefined;
+  }
+}
+
 export class Sources {
   readonly status: Status;
   readonly version: string;
   readonly recorder = new Recorder();
-  #freeBytes: Promise<number | undefined> | undefined;
+  readonly trend = new DiskTrend();
+  #disk: Promise<DiskStatus | undefined> | undefined;
+  readonly #trendTimer = setInterval(() => this.#noteDisk(), MINUTE_MS).unref();
 
   constructor(status: Status, version: string) {
     this.status = status;
@@ -37,19 +64,28 @@ export class Sources {
   }
 
   /**
-   * The free room on the disk; `undefined` if it is unknown, or not known in time. Questions share
-   * one answer, because each holds a thread of the pool, which creates need too. Rejects like
-   * `Status.freeBytes`.
+   * The disk; `undefined` if it is unknown, or not known in time. Questions share one answer, because
+   * each holds a thread of the pool, which creates need too. Rejects like `Status.disk`.
    */
-  readonly freeBytes = share(() => this.#askFreeBytes());
+  readonly disk = share(() => this.#askDisk());
 
-  async #askFreeBytes(): Promise<number | undefined> {
-    this.#freeBytes ??= this.status.freeBytes().finally(() => {
-      this.#freeBytes = undefined;
+  close(): void {
+    clearInterval(this.#trendTimer);
+    this.recorder.close();
+  }
+
+  async #askDisk(): Promise<DiskStatus | undefined> {
+    this.#disk ??= this.status.disk().finally(() => {
+      this.#disk = undefined;
     });
-    this.#freeBytes.catch(() => {}); // it may fail after the deadline
-    const late = setTimeout(FREE_BYTES_DEADLINE_MS, undefined, { ref: false });
-    return Promise.race([this.#freeBytes, late]);
+    this.#disk.catch(() => {}); // it may fail after the deadline
+    const late = sleep(DISK_DEADLINE_MS, undefined, { ref: false });
+    return Promise.race([this.#disk, late]);
+  }
+
+  async #noteDisk(): Promise<void> {
+    const disk = await this.disk().catch(() => undefined); // whoever asks next learns why
+    if (disk !== undefined) this.trend.add(disk.freeBytes);
   }
 }
 
@@ -82,13 +118,16 @@ const REFUSAL_COUNTS_MS = 10_000;
 /** The longest batch with default options: its last plant may be as long as a body. */
 const ROOM_BYTES = NUMBER_OPTIONS.batchBytesMax.default + NUMBER_OPTIONS.bodyBytesMax.default;
 
-/** @param freeBytes of the disk, if known; used only after a refused write. */
-export function judgeState({ status }: Sources, freeBytes?: number): State {
+/** @param disk if known; used only after a refused write. */
+export function judgeState({ status }: Sources, disk?: DiskStatus): State {
   const state = status.state();
   const refusedMsAgo = status.store()?.refusedMsAgo;
   if (state !== "ready" || refusedMsAgo === undefined) return state;
-  const isFull = freeBytes !== undefined && freeBytes < ROOM_BYTES;
-  return isFull || refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
+  return hasNoRoom(disk) || refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
+}
+
+function hasNoRoom(disk: DiskStatus | undefined): boolean {
+  return disk !== undefined && disk.freeBytes < ROOM_BYTES;
 }
 
 export function describeState(state: State, status: Status): string {
@@ -99,10 +138,10 @@ export function describeState(state: State, status: Status): string {
 }
 
 /** Times are milliseconds since 1970. Unknown figures are absent. */
-export function readStatusDocument(sources: Sources, freeBytes: number | undefined) {
-  const { status, recorder, version } = sources;
+export function readStatusDocument(sources: Sources, disk: DiskStatus | undefined) {
+  const { status, recorder, trend, version } = sources;
   const now = Date.now();
-  const state = judgeState(sources, freeBytes);
+  const state = judgeState(sources, disk);
   const store = status.store();
   const folder = status.folder?.();
   const database = status.database?.();
@@ -116,15 +155,24 @@ export function readStatusDocument(sources: Sources, freeBytes: number | undefin
     logBytes: store?.logBytes,
     queueBytes: store?.queueBytes,
     checkpointBytes: store?.checkpointBytes,
-    freeBytes,
+    freeBytes: disk?.freeBytes,
+    totalBytes: disk?.totalBytes,
+    /** When the disk will be full; absent if that is not within a day. */
+    fullInMs: hasNoRoom(disk) ? 0 : trend.fullInMs(),
     database: database && { ...database, retries: sum(database.retries.values()) },
     folder: folder && path.resolve(folder),
     memoryBytes: process.memoryUsage.rss(),
     refusedMsAgo: store?.refusedMsAgo,
     history: recorder.history.read(now),
     errors: readErrors(recorder),
+    warnings: recorder.lastWarnings,
+    url: status.url?.(),
+    usesSince: recorder.usesSince,
     tokens:
-      store && status.tokens().map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt })),
+      store &&
+      status.tokens().map(({ name, scopes, expiresAt }) => {
+        return { name, scopes, expiresAt, lastUsedAt: recorder.lastUseOf(name) };
+      }),
   };
 }
 
@@ -134,15 +182,18 @@ function sum(counts: Iterable<number>): number {
 
 const CODES = new Map(Object.entries(FAILURES).map(([code, { error }]) => [error, code]));
 
-/** By error number, for all operations together, in the order of the numbers. */
+/** By error number, for all operations together, in the order of the numbers; token and reason are those of the last. */
 function readErrors(recorder: Recorder) {
-  const errors = new Map<number, { error: number; code: string; count: number; lastAt: number }>();
-  for (const { error, count, lastAt } of recorder.answers.values()) {
+  const errors = new Map<number, AnswerCount>();
+  for (const answer of recorder.answers.values()) {
+    const { error, count } = answer;
     if (error === undefined || count === 0) continue;
-    const total = errors.get(error) ?? { error, code: CODES.get(error) ?? "", count: 0, lastAt: 0 };
-    total.count += count;
-    total.lastAt = Math.max(total.lastAt, lastAt);
-    errors.set(error, total);
+    const other = errors.get(error);
+    const newest = other && other.lastAt > answer.lastAt ? other : answer;
+    errors.set(error, { ...newest, count: count + (other?.count ?? 0) });
   }
-  return [...errors.values()].sort((a, b) => a.error - b.error);
+  const sorted = [...errors].sort(([a], [b]) => a - b);
+  return sorted.map(([error, { count, lastAt, token, reason }]) => {
+    return { error, code: CODES.get(error) ?? "", count, lastAt, token, reason };
+  });
 }

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import type {
   DatabaseStatus,
+  DiskStatus,
   PlantService,
   ServiceState,
   StoreStatus,
@@ -144,10 +145,10 @@ async function warnOfPlace(folder: string): Promise<void> {
   );
 }
 
-/** The free bytes on the disk of a folder; `undefined` if they cannot be read. */
-export async function readFreeBytes(folder: string): Promise<number | undefined> {
+/** The disk of a folder; `undefined` if it does not say. */
+export async function readDisk(folder: string): Promise<DiskStatus | undefined> {
   const disk = await statfs(folder).catch(() => undefined);
-  return disk && disk.bavail * disk.bsize;
+  return disk && { freeBytes: disk.bavail * disk.bsize, totalBytes: disk.blocks * disk.bsize };
 }
 
 /**

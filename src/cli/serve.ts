@@ -8,7 +8,7 @@
  * renewed.
  */
 
-import type { DatabaseStatus } from "../core/services.ts";
+import type { DatabaseStatus, DiskStatus } from "../core/services.ts";
 import {
   AdminServer,
   PlantServer,
@@ -19,7 +19,7 @@ import {
   type StoreStatus,
   type TokenStatus,
 } from "../index.ts";
-import { type Backend, openBackend, readFreeBytes } from "./backend.ts";
+import { type Backend, openBackend, readDisk } from "./backend.ts";
 import { defineCommand, type ExitStatus, PROGRAM, type Setting, VERSION } from "./command.ts";
 import { becomeOwner } from "./data-folder.ts";
 import { isDatabase } from "./database.ts";
@@ -74,6 +74,7 @@ async function serveUntil(
     certificate?.follow(server);
     status.phase = "ready";
     status.backend = backend;
+    status.server = server;
     const first = options.firstToken ? { token: await backend.createFirstToken() } : undefined;
     const { url } = server;
     const listening = describeListening({ url, admin: adminUrl, plants: plants.status().plants });
@@ -210,6 +211,7 @@ const LONG_START_MS = 2000;
 export class ServeStatus implements Status {
   phase: ServiceState = "starting";
   backend: Backend | undefined;
+  server: PlantServer | undefined;
   readonly #data: string | undefined;
   readonly #certificate: Certificate | undefined;
   #progress: StartProgress | undefined;
@@ -263,7 +265,11 @@ export class ServeStatus implements Status {
     return this.#data;
   }
 
-  async freeBytes(): Promise<number | undefined> {
-    return this.#data === undefined ? undefined : readFreeBytes(this.#data);
+  url(): string | undefined {
+    return this.server?.url;
+  }
+
+  async disk(): Promise<DiskStatus | undefined> {
+    return this.#data === undefined ? undefined : readDisk(this.#data);
   }
 }

@@ -171,13 +171,20 @@ export interface TokenStatus {
   readonly expiresAt: number | undefined;
 }
 
+/** The disk that the plants are on. */
+export interface DiskStatus {
+  /** Room for plants. */
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+}
+
 /** How much of the log a start has read. */
 export interface StartProgress {
   readonly bytes: number;
   readonly total: number;
 }
 
-/** What the admin listener shows. Only the free space of the disk is waited for. */
+/** What the admin listener shows. Only the disk is waited for. */
 export interface Status {
   state(): ServiceState;
   /** While the state is `starting`; `undefined` until the first bytes of the log are read. */
@@ -192,6 +199,8 @@ export interface Status {
   certificateExpiresAt?(): number | undefined;
   /** The path of the data directory, for people; absent or `undefined` if there is none. */
   folder?(): string | undefined;
-  /** Room for plants on the disk, in bytes; `undefined` if it is unknown. */
-  freeBytes(): Promise<number | undefined>;
+  /** The URL of the service, for people; absent or `undefined` while it is unknown. */
+  url?(): string | undefined;
+  /** `undefined` if it is unknown. */
+  disk(): Promise<DiskStatus | undefined>;
 }

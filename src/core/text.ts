@@ -64,7 +64,16 @@ export function cut(text: string, charactersMax: number = SHOWN_CHARACTERS_MAX):
 
 /** A value of a request for a message: quoted, cut, and without the token that it may hold by mistake. */
 export function quote(text: string): string {
-  return encodeJsonString(cut(text.replace(/pst_[\w-]+/g, "pst_...")));
+  return encodeJsonString(cut(hideTokens(text)));
+}
+
+/** Any text as one line of at most so many characters, not counting escapes, without a token. */
+export function summarize(text: string, charactersMax: number): string {
+  return escapeControls(cut(hideTokens(text), charactersMax));
+}
+
+function hideTokens(text: string): string {
+  return text.replace(/pst_[\w-]+/g, "pst_...");
 }
 
 /** `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (RFC 3986 section 3.2). @internal */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { requests } from "../../src/core/channels.ts";
+import { DiskTrend } from "../../src/admin/status.ts";
+import { publishWarning, requests } from "../../src/core/channels.ts";
 import { startAdmin } from "../support/admin.ts";
 
 /** In milliseconds since 1970. */
@@ -26,6 +27,132 @@ test("errors are listed in the order of their numbers, over all operations, whic
   admin.wait();
   const [, second] = await errors();
   assert.deepEqual(second, { error: 40101, code: "missing_token", count: 2, lastAt: START + 4000 });
+});
+
+const TOKEN = `pst_${"x".repeat(43)}`;
+
+test("an error is listed with the token and the reason of the last request that it met", async (t) => {
+  const admin = await startAdmin(t);
+  const now = t.mock.method(Date, "now");
+  const fail = (at: number, operation: string, token?: string, reason?: string) => {
+    now.mock.mockImplementation(() => START + at);
+    requests.publish({ status: 400, error: 40003, operation, token, reason, bodyBytes: 0 });
+  };
+  const errors = async () => {
+    admin.wait();
+    return JSON.parse((await admin.get("/status.json")).text).errors;
+  };
+  fail(2000, "listPlants", "gardener", "id: expected an int64");
+  fail(1000, "createPlant", "other", "name: required");
+  const { token, reason, count } = (await errors())[0];
+  assert.deepEqual([token, reason, count], ["gardener", "id: expected an int64", 2]);
+  fail(3000, "createPlant", "x".repeat(100), `tag: ${TOKEN}\n${"y".repeat(1000)}`);
+  const [last] = await errors();
+  assert.deepEqual(last.token, `${"x".repeat(64)}…`);
+  assert.match(last.reason, /^tag: pst_\.\.\.\\u000ay{287}…$/);
+  fail(4000, "createPlant");
+  const [unknown] = await errors();
+  assert.deepEqual([unknown.token, unknown.reason], [undefined, undefined]);
+});
+
+test("the last 20 warnings are kept, the newest first, and repeats in a row count up", async (t) => {
+  const now = t.mock.method(Date, "now", () => START);
+  const admin = await startAdmin(t);
+  for (let n = 0; n < 21; n++) publishWarning(`warning ${n}`);
+  now.mock.mockImplementation(() => START + 1000);
+  publishWarning("warning 20");
+  const { warnings } = JSON.parse((await admin.get("/status.json")).text);
+  assert.equal(warnings.length, 20);
+  assert.deepEqual(warnings[0], { message: "warning 20", count: 2, lastAt: START + 1000 });
+  assert.deepEqual(warnings[19], { message: "warning 1", count: 1, lastAt: START });
+});
+
+test("a warning is kept with its cause, as one line, cut, without a stack or a token", async (t) => {
+  const admin = await startAdmin(t);
+  publishWarning("Cannot list", new Error(`${TOKEN}\nwas used`));
+  publishWarning("x".repeat(1000));
+  const { warnings } = JSON.parse((await admin.get("/status.json")).text);
+  const [long, caused] = warnings.map(({ message }: { message: string }) => message);
+  assert.equal(long, `${"x".repeat(300)}…`);
+  assert.equal(caused, "Cannot list: pst_...\\u000awas used");
+});
+
+test("a token is listed with its last use, and 10,000 names are remembered at most", async (t) => {
+  const now = t.mock.method(Date, "now", () => START);
+  const admin = await startAdmin(t);
+  const name = "x".repeat(100);
+  admin.status.listed = [
+    { name, scopes: [], expiresAt: undefined },
+    { name: "idle", scopes: [], expiresAt: undefined },
+  ];
+  const use = (token: string) => requests.publish({ status: 200, token, bodyBytes: 0 });
+  const uses = async () => {
+    admin.wait();
+    const { tokens, usesSince } = JSON.parse((await admin.get("/status.json")).text);
+    return [...tokens.map((token: { lastUsedAt?: number }) => token.lastUsedAt), usesSince];
+  };
+  use(name);
+  now.mock.mockImplementation(() => START + 1000);
+  use(name);
+  for (let n = 1; n < 10_000; n++) use(`${n}`);
+  assert.deepEqual(await uses(), [START + 1000, undefined, undefined]);
+  now.mock.mockImplementation(() => START + 2000);
+  use("one too many");
+  assert.deepEqual(await uses(), [undefined, undefined, START + 2000]);
+});
+
+test("the disk is full within a day if the line through its free room of six hours says so", () => {
+  const trend = new DiskTrend();
+  const watch = (minutes: number, freeBytes: (minute: number) => number) => {
+    for (let minute = 1; minute <= minutes; minute++) trend.add(freeBytes(minute));
+    return trend.fullInMs();
+  };
+  assert.equal(
+    watch(29, (minute) => 2000 - minute),
+    undefined,
+    "too early to say",
+  );
+  assert.equal(
+    watch(1, () => 1970),
+    undefined,
+    "in 1970 minutes",
+  );
+  assert.equal(
+    watch(400, (minute) => 500 - minute),
+    100 * 60_000,
+    "in 100 minutes",
+  );
+  assert.equal(
+    watch(360, () => 100),
+    undefined,
+    "no change",
+  );
+  assert.equal(
+    watch(360, (minute) => minute),
+    undefined,
+    "more and more room",
+  );
+});
+
+test("the disk is asked once a minute, also if nobody looks, and is shown as full within a day", async (t) => {
+  const timers = t.mock.method(globalThis, "setInterval").mock;
+  const admin = await startAdmin(t);
+  const [lookAtDisk] = timers.calls
+    .map(({ arguments: [callback, everyMs] }) => (everyMs === 60_000 ? callback : undefined))
+    .filter((callback) => callback !== undefined);
+  const size = 1e12;
+  admin.status.totalBytes = size;
+  for (let minute = 1; minute <= 30; minute++) {
+    admin.status.free = async () => size * (1 - minute / 100);
+    admin.wait();
+    await (lookAtDisk as () => Promise<void>)();
+  }
+  const { freeBytes, totalBytes, fullInMs } = JSON.parse((await admin.get("/status.json")).text);
+  assert.deepEqual([freeBytes, totalBytes], [0.7 * size, size]);
+  assert.ok(Math.abs(fullInMs - 70 * 60_000) < 1, `${fullInMs}`);
+  admin.wait();
+  admin.status.free = async () => 2_000_000; // less than the longest batch
+  assert.equal(JSON.parse((await admin.get("/status.json")).text).fullInMs, 0);
 });
 
 test("before the store is open its tokens are unknown, and not none", async (t) => {

@@ -50,7 +50,10 @@ test("serve --admin shows the real store: plants, bytes, tokens, requests", asyn
   const status = JSON.parse((await ask(url, "/status.json")).text);
   assert.deepEqual([status.state, status.plants, status.tokens[0].name], ["ready", 1, "gardener"]);
   assert.deepEqual([status.errors[0].error, status.errors[0].code], [40006, "conflict"]);
-  assert.ok(status.freeBytes > 0);
+  assert.ok(0 < status.freeBytes && status.freeBytes < status.totalBytes);
+  assert.equal(status.url, server.url);
+  assert.ok(before <= status.tokens[0].lastUsedAt && status.tokens[0].lastUsedAt <= status.now);
+  assert.equal(status.errors[0].token, "gardener");
   assert.ok(before <= status.startedAt && status.startedAt <= after);
   assert.doesNotMatch(JSON.stringify(status), /pst_|hash/);
 });

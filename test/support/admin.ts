@@ -5,6 +5,7 @@ import {
   type AdminAddress,
   AdminServer,
   type DatabaseStatus,
+  type DiskStatus,
   type ServiceState,
   type StartProgress,
   type Status,
@@ -50,8 +51,14 @@ export class TestStatus implements Status {
   }
   free: () => Promise<number | undefined> = async () => 1024;
 
-  freeBytes(): Promise<number | undefined> {
-    return this.free();
+  totalBytes = 4096;
+  async disk(): Promise<DiskStatus | undefined> {
+    const freeBytes = await this.free();
+    return freeBytes === undefined ? undefined : { freeBytes, totalBytes: this.totalBytes };
+  }
+  serviceUrl: string | undefined = "http://127.0.0.1:8080";
+  url(): string | undefined {
+    return this.serviceUrl;
   }
 }
 
