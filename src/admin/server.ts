@@ -57,7 +57,7 @@ export interface AdminOptions {
   readonly hosts?: readonly string[] | undefined;
 }
 
-/** Of each connection: a hundred answers of some 30 KiB that are not read hold 3 MiB, without a budget. */
+/** Of each connection: a hundred answers of some 60 KiB that are not read hold 6 MiB, without a budget. */
 const UNANSWERED_MAX = 1;
 const LIMITS = {
   connectionsMax: 100, // more than a scraper and its people need

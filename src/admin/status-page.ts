@@ -9,14 +9,17 @@ import { HISTORY_SECONDS } from "./recorder.ts";
 const ICON =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M2 14C2 6 7 2 14 2c0 8-4 12-10 11z' fill='%232f7d46'/%3E%3C/svg%3E";
 
-/** @param series their classes; a later one is drawn over the earlier ones. */
-function plot(id: string, title: string, series: readonly string[] = ["all"]): string {
-  const bars = series.map((name) => `<path class="bars ${name}"/>`).join("");
+const MINUTES = HISTORY_SECONDS / 60;
+const TICKS = Array.from({ length: MINUTES + 1 }, (_, at) => `M${60 * at} 100v5`).join("");
+const AGES = Array.from({ length: MINUTES - 1 }, (_, at) => `<span>${MINUTES - 1 - at}</span>`);
+
+/** @param key what its shapes mean, if there are several. */
+function plot(id: string, title: string, key = ""): string {
   return `<figure id="${id}">
-<figcaption><b>${title}</b><span id="${id}-top"></span></figcaption>
-<div class="plot"><div class="y axis"><span></span><span></span><span></span></div>
-<svg viewBox="0 0 ${HISTORY_SECONDS} 100" preserveAspectRatio="none" role="img" aria-label="${title}, the last five minutes"><path class="grid" d="M0 0H${HISTORY_SECONDS}M0 50H${HISTORY_SECONDS}"/><path class="base"/>${bars}</svg>
-<div class="x axis"><span>5 min ago</span><span>now</span></div></div>
+<figcaption><b>${title}</b>${key}<span id="${id}-value"></span></figcaption>
+<div class="plot"><div class="y axis"></div>
+<svg viewBox="0 0 ${HISTORY_SECONDS} 100" preserveAspectRatio="none" tabindex="0" role="slider" aria-label="${title}, by second of the last five minutes" aria-valuemin="-${HISTORY_SECONDS}" aria-valuemax="-1" aria-valuenow="-1"><path class="grid"/><path class="ticks" d="${TICKS}"/><path class="base"/><path class="bars"/><path class="line"/><path class="cursor"/></svg>
+<div class="x axis"><span>${MINUTES} min</span>${AGES.join("")}<span>now</span></div></div>
 </figure>`;
 }
 
@@ -70,28 +73,40 @@ section, figure { margin: 0; background: var(--card); border: 1px solid var(--li
 dt { color: var(--faint); font-size: .85rem; }
 dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
 .place div:first-child { grid-column: 1 / -1; }
-.large dd { font-size: 1.15rem; white-space: nowrap; }
+.large dd { font-size: 1.05rem; white-space: nowrap; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1rem; }
 figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; }
 figcaption b { font-weight: 600; }
+figcaption > span { color: var(--faint); font-size: .85rem; }
+figcaption > :last-child { width: 100%; }
+.key i { display: inline-block; margin: 0 .35rem 0 .6rem; border: 0 solid var(--sun); border-left-width: 3px; height: .8rem; }
+.key .dash { width: .8rem; height: 0; border-width: 3px 0 0; border-color: var(--leaf); vertical-align: .25rem; }
 .plot { display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 0 .5rem; margin-top: .75rem; }
 .axis { display: flex; justify-content: space-between; color: var(--faint); font-size: .8rem; line-height: 1rem; }
 .y { flex-direction: column; text-align: right; min-width: 2rem; margin: -.5rem 0; }
-.x { grid-column: 2; margin-top: .25rem; }
-svg { display: block; width: 100%; height: 6.5rem; overflow: visible; }
+.x { grid-column: 2; margin-top: .5rem; }
+.x span { width: 3rem; margin: 0 -1.5rem; text-align: center; }
+.x :first-child { margin: 0 -3rem 0 0; text-align: left; }
+.x :last-child { margin: 0 0 0 -3rem; text-align: right; }
+svg { display: block; width: 100%; height: 6.5rem; overflow: visible; touch-action: pan-y; }
+:focus-visible { outline: 2px solid var(--leaf); outline-offset: 4px; }
 path { vector-effect: non-scaling-stroke; stroke: var(--line); }
-.base { stroke: var(--faint); }
+.base, .ticks { stroke: var(--faint); }
 .bars { vector-effect: none; stroke-width: 1.1; stroke: var(--leaf); }
-#syncs .bars, .p99 { stroke: var(--sun); }
+#syncs .bars, #latency .bars { stroke: var(--sun); }
+.line { stroke: var(--leaf); stroke-width: 3px; }
+.cursor { stroke: var(--ink); }
 table { width: 100%; border-collapse: collapse; font-size: .9rem; }
 th { text-align: left; color: var(--faint); font-weight: 400; }
-th, td { padding: .3rem .75rem .3rem 0; border-top: 1px solid var(--line); }
+th, td { padding: .3rem .5rem .3rem 0; border-top: 1px solid var(--line); vertical-align: top; }
 tr > :last-child { padding-right: 0; }
 thead th { border-top: 0; }
-.name { overflow-wrap: anywhere; }
+.name { overflow-wrap: anywhere; min-width: 6.5rem; }
 .number { text-align: right; }
 .number, .whole { white-space: nowrap; }
-code { display: block; overflow-wrap: anywhere; color: var(--ink); }
+small { display: block; color: var(--faint); }
+code { display: block; margin-top: .25rem; overflow-wrap: anywhere; color: var(--ink); }
+button { margin-top: .5rem; padding: .25rem .75rem; border: 1px solid var(--line); border-radius: .6rem; font: inherit; background: none; color: var(--leaf); }
 .bad { color: var(--bad); }
 .none { color: var(--faint); margin: 0; }
 `;
@@ -101,19 +116,22 @@ const SCRIPT = String.raw`
 "use strict";
 const POLL_MS = 2000;
 const byId = (id) => document.getElementById(id);
-const say = (id, text) => { byId(id).textContent = text; };
+/** An unchanged text stays selected. */
+const say = (id, text) => { if (byId(id).textContent !== text) byId(id).textContent = text; };
 const count = new Intl.NumberFormat();
 const decimal = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
 const short = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3, notation: "compact" });
 const perSecond = (value) => decimal.format(value) + " /s";
 const ms = (value) => value === undefined ? "–" : decimal.format(value) + " ms";
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
+const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
 function size(bytes) {
   if (bytes === undefined) return "unknown";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let at = 0;
   while (bytes >= 1024 && at < units.length - 1) { bytes /= 1024; at++; }
-  return decimal.format(bytes) + " " + units[at];
+  return decimal.format(bytes) + "\u00a0" + units[at];
 }
 
 function span(ms) {
@@ -124,40 +142,108 @@ function span(ms) {
   return seconds + " s";
 }
 
-/** The least of 1, 2 or 5 times a power of ten that a value does not exceed. */
-function axisTop(value) {
-  const power = 10 ** Math.floor(Math.log10(value));
-  return power * [1, 2, 5, 10].find((step) => value <= step * power);
+/** From 0 to 1, 2 or 5 times a power of ten: the labels from the top, and how far up a value is. */
+function evenScale(top) {
+  const power = 10 ** Math.floor(Math.log10(top));
+  const end = power * [1, 2, 5, 10].find((step) => top <= step * power);
+  return { labels: [end, end / 2, 0], share: (value) => value / end };
 }
 
-/**
- * Draws a bar for each second, in each series, and nothing for the time before the start.
- *
- * @param describe makes a text of the greatest value.
- */
-function plot(id, describe, ...series) {
-  const draw = (selector, d) => byId(id).querySelector(selector).setAttribute("d", d);
-  const { width } = byId(id).querySelector("svg").viewBox.baseVal;
-  const start = width - series[0].length;
-  const top = Math.max(0, ...series.flat());
-  const end = axisTop(top);
-  for (const [at, values] of series.entries()) {
-    const bars = values.map((value, second) => value === 0 ? "" :
-      "M" + (start + second + 0.5) + " 100V" + (99 - (99 * value) / end).toFixed(1));
-    draw(".bars:nth-of-type(" + (at + 3) + ")", bars.join(""));
+/** A step for each power of ten from 0.1, so that a value shows beside one of a hundred times. */
+function powerScale(top) {
+  const steps = Math.max(1, Math.ceil(Math.log10(top)) + 1);
+  const labels = Array.from({ length: steps + 1 }, (_, at) => 10 ** (steps - 1 - at));
+  return { labels, share: (value) => (Math.log10(value) + 1) / steps };
+}
+
+/** By id: the series of the bars, that of a line from which they rise, and texts for people. */
+const PLOTS = {
+  creates: { bars: "creates", most: "peak ", unit: perSecond },
+  reads: { bars: "reads", most: "peak ", unit: perSecond },
+  latency: { bars: "requestMsP99", line: "requestMsP50", most: "p99 at most ", unit: ms },
+  syncs: { bars: "syncMsMax", most: "at most ", unit: ms },
+};
+const svgOf = (id) => byId(id).querySelector("svg");
+const WIDTH = svgOf("creates").viewBox.baseVal.width;
+/** What the plots show, in seconds since 1970; not the last of them. */
+let start = 0;
+let end = 0;
+/** The second that is read out, in all plots. */
+let chosen;
+
+function draw(id, history) {
+  const plot = PLOTS[id];
+  const bars = history[plot.bars];
+  const line = history[plot.line];
+  const top = Math.max(0, ...bars);
+  const { labels, share } = line ? powerScale(top) : evenScale(top);
+  const y = (value) => (99 - 99 * share(value)).toFixed(1);
+  const each = (path) => bars.map((value, at) => value === 0 ? "" : path(WIDTH - end + start + at, value, at)).join("");
+  const paths = {
+    grid: labels.map((_, at) => "M0 " + (100 * at) / (labels.length - 1) + "H" + WIDTH).join(""),
+    base: "M" + (WIDTH - end + start) + " 100H" + WIDTH,
+    bars: each((x, value, at) => "M" + (x + 0.5) + " " + (line ? y(line[at]) : 100) + "V" + y(value)),
+    line: line ? each((x, value, at) => "M" + x + " " + y(line[at]) + "h1") : "",
+  };
+  for (const [name, d] of Object.entries(paths)) svgOf(id).querySelector("." + name).setAttribute("d", d);
+  const texts = labels.map((label) => top === 0 ? "" : short.format(label));
+  byId(id).querySelector(".y").replaceChildren(...texts.map((textContent) =>
+    Object.assign(document.createElement("span"), { textContent })));
+  plot.rest = top === 0 ? "none" : plot.most + plot.unit(top);
+  plot.read = (at) => bars[at] === 0 ? "none" : (line ? "p50 " + ms(line[at]) + ", p99 " : "") + plot.unit(bars[at]);
+}
+
+/** Shows the chosen second, or nothing of one that has left the plots. */
+function choose(second) {
+  const isShown = second !== undefined && start < end;
+  chosen = isShown ? Math.min(end - 1, Math.max(start, second)) : undefined;
+  for (const [id, { read, rest }] of Object.entries(PLOTS)) {
+    const text = isShown ? read(chosen - start) + " at " + clock.format(1000 * chosen) : rest;
+    say(id + "-value", text);
+    svgOf(id).setAttribute("aria-valuenow", isShown ? chosen - end : -1);
+    svgOf(id).setAttribute("aria-valuetext", text);
+    const d = isShown ? "M" + (WIDTH - end + chosen + 0.5) + " 0V100" : "";
+    svgOf(id).querySelector(".cursor").setAttribute("d", d);
   }
-  draw(".base", "M" + start + " 100H" + width);
-  const labels = top === 0 ? ["", "", ""] : [end, end / 2, 0].map((value) => short.format(value));
-  byId(id).querySelectorAll(".y span").forEach((label, at) => { label.textContent = labels[at]; });
-  say(id + "-top", top === 0 ? "none" : describe(top));
 }
 
-/** @param rows of cells, each a text and a class. */
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -60, PageUp: 60, Home: -Infinity, End: Infinity };
+
+function watch(svg) {
+  const isFocused = () => document.activeElement === svg; // also while another window is in front
+  const point = ({ clientX }) => {
+    const { left, width } = svg.getBoundingClientRect();
+    choose(end - WIDTH + Math.floor((WIDTH * (clientX - left)) / width));
+  };
+  const on = (type, listener) => svg.addEventListener(type, listener);
+  on("pointerdown", point);
+  on("pointermove", point);
+  on("pointerleave", ({ pointerType }) => { if (pointerType === "mouse" && !isFocused()) choose(); });
+  on("focus", () => choose(chosen ?? end));
+  on("blur", () => { if (!isFocused()) choose(); });
+  on("keydown", (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === "Escape") return choose();
+    if (!(event.key in STEPS)) return;
+    event.preventDefault();
+    choose((chosen ?? end) + STEPS[event.key]);
+  });
+}
+
+const filled = new Map();
+
+/** @param rows of cells, each a text or a time for its age, a class, and a second line. */
 function fill(id, rows) {
+  const all = JSON.stringify(rows);
+  if (filled.get(id) === all) return;
+  filled.set(id, all);
   const lines = rows.map((cells) => {
     const line = document.createElement("tr");
-    for (const [textContent, className = ""] of cells) {
-      Object.assign(line.insertCell(), { textContent, className });
+    for (const [text, className = "", detail = ""] of cells) {
+      const cell = Object.assign(line.insertCell(), { className });
+      if (typeof text === "number") cell.dataset.at = text;
+      else cell.append(text);
+      if (detail !== "") cell.append(Object.assign(document.createElement("small"), { textContent: detail }));
     }
     return line;
   });
@@ -170,7 +256,7 @@ function expiry(token, now) {
   if (token.expiresAt === undefined) return ["never"];
   const left = token.expiresAt - now;
   const day = new Date(token.expiresAt).toISOString().slice(0, 10).replaceAll("-", "\u2011");
-  return [day + " (in " + span(left).replace(" ", "\u00a0") + ")", left < 7 * 86400000 ? "bad" : ""];
+  return [day + " (in\u00a0" + span(left).replace(" ", "\u00a0") + ")", left < 7 * 86400000 ? "bad" : ""];
 }
 
 function coverage({ logBytes, checkpointBytes }) {
@@ -180,16 +266,49 @@ function coverage({ logBytes, checkpointBytes }) {
   return "all but the last " + size(logBytes - checkpointBytes);
 }
 
+/** Of the server, less that of the browser. */
+let clockAheadMs = 0;
+/** By the clock of the server. */
+let answeredAt;
+
+function showAges() {
+  for (const element of document.querySelectorAll("[data-at]")) {
+    element.textContent = span(Date.now() + clockAheadMs - element.dataset.at) + " ago";
+  }
+}
+
+/** @param at of an event whose age is shown from now on; undefined for none. */
+function sayAge(id, at, none = "") {
+  if (at !== undefined) { byId(id).dataset.at = at; return; }
+  delete byId(id).dataset.at;
+  say(id, none);
+}
+
+function room({ freeBytes, totalBytes, fullInMs }) {
+  if (freeBytes === undefined) return "unknown";
+  const share = Math.floor((100 * freeBytes) / totalBytes);
+  const soon = fullInMs === undefined ? "" : fullInMs === 0 ? ", full" : ", full in " + span(fullInMs);
+  return size(freeBytes) + ", " + share + "\u00a0% of " + size(totalBytes) + soon;
+}
+
+const quoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
+
+/** As serve prints it. */
+function requestCommand(url = "http://HOST:PORT") {
+  return "curl -X POST " + quoted(url + "/plants") + ' -H "Authorization: Bearer $TOKEN"' +
+    " -H 'Content-Type: application/json' -d " + quoted('{"id":1,"name":"Monstera deliciosa","tag":"tropical"}');
+}
+
 /** The command that creates a token for this server, as a shell takes it. */
 function tokenCommand({ folder, database }) {
   const command = "plant-store token create NAME";
   if (database) return command + " --database URL";
   if (folder === undefined) return command;
   const isPlain = /^[\w./-]+$/.test(folder);
-  return command + " --data " + (isPlain ? folder : "'" + folder.replaceAll("'", "'\\''") + "'");
+  return command + " --data " + (isPlain ? folder : quoted(folder));
 }
 
-function showDatabase(database, queueBytes) {
+function showDatabase({ database, queueBytes, now }) {
   byId("database").hidden = !database;
   byId("disk").hidden = Boolean(database);
   if (!database) return;
@@ -198,43 +317,60 @@ function showDatabase(database, queueBytes) {
   say("standby", isSynchronous === undefined ? "unknown" : isSynchronous ? "yes" : "no");
   say("connections", count.format(connections));
   say("retries", count.format(retries));
-  say("lease", span(leaseAgeMs) + " ago");
+  sayAge("lease", now - leaseAgeMs);
   say("unsent", size(queueBytes));
 }
 
 function show(status) {
   const { history, now, refusedMsAgo } = status;
+  clockAheadMs = now - Date.now();
+  answeredAt = now;
   showState(status.state, status.message);
-  say("about", "version " + status.version + ", up " + span(now - status.startedAt));
+  sayAge("answered");
+  say("about", "version " + status.version + ", started ");
+  sayAge("started", status.startedAt);
   say("plants", status.plants === undefined ? "–" : count.format(status.plants));
   say("creates-now", perSecond(history.recent.creates));
   say("reads-now", perSecond(history.recent.reads));
   say("p50", ms(history.recent.requestMsP50));
   say("p99", ms(history.recent.requestMsP99));
   say("memory", size(status.memoryBytes));
-  plot("creates", (top) => "peak " + perSecond(top), history.creates);
-  plot("reads", (top) => "peak " + perSecond(top), history.reads);
-  plot("latency", (top) => "p50 below p99, at most " + ms(top), history.requestMsP99, history.requestMsP50);
-  plot("syncs", (top) => "at most " + ms(top), history.syncMsMax);
+  end = Math.floor(now / 1000);
+  start = end - history.creates.length;
+  for (const id of Object.keys(PLOTS)) draw(id, history);
+  choose(chosen < start ? undefined : chosen);
 
-  showDatabase(status.database, status.queueBytes);
+  byId("first").hidden = status.plants !== 0;
+  say("request", requestCommand(status.url));
+  showDatabase(status);
   say("folder", status.folder ?? "unknown");
   say("log", size(status.logBytes));
-  say("free", size(status.freeBytes));
+  say("free", room(status));
+  byId("free").className = status.fullInMs === undefined ? "" : "bad";
   say("queue", size(status.queueBytes));
-  say("refused", refusedMsAgo === undefined ? "none" : span(refusedMsAgo) + " ago");
+  sayAge("refused", refusedMsAgo && now - refusedMsAgo, "none");
   byId("refused").className = refusedMsAgo === undefined ? "" : "bad";
   say("checkpoint", coverage(status));
 
-  fill("errors", status.errors.map(({ error, code, count: times, lastAt }) => [
-    [error], [code.replaceAll("_", " ")], [count.format(times), "number"],
-    [span(now - lastAt) + " ago", "number"],
+  const rows = status.errors.map(({ error, code, count: times, lastAt, token, reason }) => {
+    const last = [token && "by " + token, reason].filter(Boolean).join(": ");
+    return [
+      [String(error)], [code.replaceAll("_", " "), "name", last && "last " + last],
+      [count.format(times), "number"], [lastAt, "number"],
+    ];
+  });
+  fill("failures", rows.filter(([[error]]) => error >= "5"));
+  fill("refusals", rows.filter(([[error]]) => error < "5"));
+  fill("warnings", status.warnings.map(({ message, count: times, lastAt }) => [
+    [message, "name", day.format(lastAt) + ", " + clock.format(lastAt)], [count.format(times), "number"],
   ]));
   say("token-command", tokenCommand(status));
   fill("tokens", (status.tokens ?? []).map((token) => [
-    [token.name, "name"], [token.scopes.join(" "), "whole"], expiry(token, now),
+    [token.name, "name", token.scopes.join(" ")], expiry(token, now),
+    [token.lastUsedAt ?? (status.usesSince ? "not since " + clock.format(status.usesSince) : "never"), "number"],
   ]));
   if (status.tokens === undefined) byId("tokens-none").hidden = true;
+  showAges();
 }
 
 function showState(state, message) {
@@ -251,12 +387,22 @@ async function poll() {
       if (!answer.ok) throw new Error(String(answer.status));
       show(await answer.json());
     } catch {
-      showState("silent", "the server does not answer; the figures below are old");
+      const from = answeredAt ? "; what is shown is from " + clock.format(answeredAt) + ", " : "";
+      showState("silent", "the server does not answer" + from);
+      sayAge("answered", answeredAt);
+      showAges();
     }
   }
   setTimeout(poll, POLL_MS);
 }
 
+for (const id of Object.keys(PLOTS)) watch(svgOf(id));
+byId("copy").hidden = !navigator.clipboard; // only pages of this machine, or over HTTPS, have it
+byId("copy").addEventListener("click", async () => {
+  await navigator.clipboard.writeText(byId("request").textContent);
+  say("copy", "Copied");
+});
+setInterval(showAges, 1000);
 poll();
 `;
 
@@ -271,7 +417,7 @@ export const STATUS_PAGE = `<!doctype html>
 </head>
 <body>
 <main>
-<header><h1>Plant store</h1><span id="state" role="status">…</span><p id="message"></p><p id="about"></p>
+<header><h1>Plant store</h1><span id="state" role="status">…</span><p><span id="message"></span><span id="answered"></span></p><p><span id="about"></span><span id="started"></span></p>
 <nav aria-label="Of this listener"><a href="metrics">Metrics</a><a href="healthz">Health</a><a href="readyz">Readiness</a><a href="openapi.json">API description</a></nav></header>
 <noscript><section>This page asks the server every two seconds and needs JavaScript for that; <a href="metrics">the metrics</a> do not.</section></noscript>
 <section aria-label="Now">${facts("tiles large", [
@@ -282,8 +428,9 @@ export const STATUS_PAGE = `<!doctype html>
   ["p99", "Latency, p99"],
   ["memory", "Memory"],
 ])}<p class="note">Creates, reads and latency are those of the last 10 s. A stream is one read, without latency.</p></section>
+<section id="first" hidden><h2>No plant yet</h2><p class="none">Create the first one, with a token in the variable TOKEN:</p><code id="request"></code><button id="copy" hidden>Copy</button></section>
 <div class="pair">${plot("creates", "Creates per second")}${plot("reads", "Reads per second")}
-${plot("latency", "Latency in ms", ["p99", "p50"])}${plot("syncs", "Slowest sync in ms")}</div>
+${plot("latency", "Latency in ms", `<span class="key"><i class="dash"></i>p50<i></i>up to p99</span>`)}${plot("syncs", "Slowest sync in ms")}</div>
 <section id="disk"><h2>Disk</h2>${facts("tiles place", [
   ["folder", "Data directory"],
   ["log", "Log"],
@@ -301,8 +448,10 @@ ${plot("latency", "Latency in ms", ["p99", "p50"])}${plot("syncs", "Slowest sync
   ["unsent", "Waiting for the database"],
 ])}</section>
 <div class="pair">
-<section><h2>Errors answered</h2>${table("errors", ["Error", "Kind", "Times#", "Last time#"], "None since the start.")}</section>
-<section><h2>Tokens</h2>${table("tokens", ["Name", "Scopes", "Expires"], `No live token. Create one: <code id="token-command">plant-store token create NAME</code>`)}</section>
+<section><h2>Requests that failed (5xx)</h2>${table("failures", ["Error", "Kind", "Times#", "Last time#"], "None since the start.")}</section>
+<section><h2>Requests refused (4xx)</h2>${table("refusals", ["Error", "Kind", "Times#", "Last time#"], "None since the start.")}</section>
+<section><h2>Warnings</h2>${table("warnings", ["The last 20", "Times#"], "None since the start.")}</section>
+<section><h2>Tokens</h2>${table("tokens", ["Name", "Expires", "Last use#"], `No live token. Create one: <code id="token-command">plant-store token create NAME</code>`)}</section>
 </div>
 </main>
 <script>${SCRIPT}</script>

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import path from "node:path";
 import { test } from "node:test";
 import { STATUS_PAGE, STATUS_PAGE_POLICY } from "../../src/admin/status-page.ts";
 import { startAdmin } from "../support/admin.ts";
+import { UNSHIPPED } from "../support/docs.ts";
+import { ROOT } from "../support/package.ts";
 
 test("the page loads nothing from elsewhere, and its policy names its only style and script", () => {
   assert.deepEqual(STATUS_PAGE.match(/ (?:src|srcset|action)=/g), null);
@@ -13,6 +17,12 @@ test("the page loads nothing from elsewhere, and its policy names its only style
   assert.equal(STATUS_PAGE.match(/<script>/g)?.length, 1);
   assert.equal(STATUS_PAGE.match(/<style>/g)?.length, 1);
   assert.doesNotMatch(STATUS_PAGE_POLICY, /unsafe|\*|https?:/);
+});
+
+test("the picture of the page in the README is a palette PNG of at most 60 KB and 1200 px", () => {
+  const png = readFileSync(path.join(ROOT, UNSHIPPED));
+  const [width, colourType] = [png.readUInt32BE(16), png[25]];
+  assert.ok(png.length <= 60_000 && width <= 1200 && colourType === 3, `${png.length}, ${width}`);
 });
 
 test("every link of the page leads to an answer of its listener, the metrics, health and description among them", async (t) => {

@@ -95,6 +95,7 @@ test("a token is listed with its last use, and 10,000 names are remembered at mo
   now.mock.mockImplementation(() => START + 1000);
   use(name);
   for (let n = 1; n < 10_000; n++) use(`${n}`);
+  use("1");
   assert.deepEqual(await uses(), [START + 1000, undefined, undefined]);
   now.mock.mockImplementation(() => START + 2000);
   use("one too many");
@@ -108,19 +109,24 @@ test("the disk is full within a day if the line through its free room of six hou
     return trend.fullInMs();
   };
   assert.equal(
-    watch(29, (minute) => 2000 - minute),
+    watch(29, (minute) => 500 - minute),
     undefined,
     "too early to say",
   );
   assert.equal(
-    watch(1, () => 1970),
-    undefined,
-    "in 1970 minutes",
+    watch(1, () => 470),
+    470 * 60_000,
+    "in 470 minutes",
   );
   assert.equal(
     watch(400, (minute) => 500 - minute),
     100 * 60_000,
     "in 100 minutes",
+  );
+  assert.equal(
+    watch(360, (minute) => 2000 - minute),
+    undefined,
+    "in 1640 minutes",
   );
   assert.equal(
     watch(360, () => 100),
@@ -137,15 +143,14 @@ test("the disk is full within a day if the line through its free room of six hou
 test("the disk is asked once a minute, also if nobody looks, and is shown as full within a day", async (t) => {
   const timers = t.mock.method(globalThis, "setInterval").mock;
   const admin = await startAdmin(t);
-  const [lookAtDisk] = timers.calls
-    .map(({ arguments: [callback, everyMs] }) => (everyMs === 60_000 ? callback : undefined))
-    .filter((callback) => callback !== undefined);
+  const timer = timers.calls.find(({ arguments: [, everyMs] }) => everyMs === 60_000);
+  const lookAtDisk = timer?.arguments[0] as () => Promise<void>;
   const size = 1e12;
   admin.status.totalBytes = size;
   for (let minute = 1; minute <= 30; minute++) {
     admin.status.free = async () => size * (1 - minute / 100);
     admin.wait();
-    await (lookAtDisk as () => Promise<void>)();
+    await lookAtDisk();
   }
   const { freeBytes, totalBytes, fullInMs } = JSON.parse((await admin.get("/status.json")).text);
   assert.deepEqual([freeBytes, totalBytes], [0.7 * size, size]);
@@ -153,6 +158,9 @@ test("the disk is asked once a minute, also if nobody looks, and is shown as ful
   admin.wait();
   admin.status.free = async () => 2_000_000; // less than the longest batch
   assert.equal(JSON.parse((await admin.get("/status.json")).text).fullInMs, 0);
+  const cleared = t.mock.method(globalThis, "clearInterval").mock;
+  await admin.server.close();
+  assert.ok(cleared.calls.some(({ arguments: [ended] }) => ended === timer?.result));
 });
 
 test("before the store is open its tokens are unknown, and not none", async (t) => {

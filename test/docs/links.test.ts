@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { headingsOf, PAGES, proseOf, readPage, SHIPPED } from "../support/docs.ts";
+import { headingsOf, PAGES, proseOf, readPage, SHIPPED, UNSHIPPED } from "../support/docs.ts";
 import { ROOT } from "../support/package.ts";
 
 interface Link {
@@ -34,7 +34,7 @@ test("every link of the documentation leads to a file, and to a heading in it", 
   assert.ok(LINKS.length > 60, "links are found");
 });
 
-test("every link of a page in the package leads to a file in the package", () => {
+test("every link of a page in the package leads to a file in the package, except to the picture of the status page", () => {
   // The pages need no build.
   const words = ["pack", "--silent", "--dry-run", "--ignore-scripts", "--json"];
   const [listed] = JSON.parse(execFileSync("npm", words, { cwd: ROOT, encoding: "utf8" }));
@@ -44,7 +44,10 @@ test("every link of a page in the package leads to a file in the package", () =>
     [],
   );
   const broken = LINKS.filter(({ page, file }) => SHIPPED.includes(page) && !files.includes(file));
-  assert.deepEqual(broken, []);
+  assert.deepEqual(
+    broken.map(({ file }) => file),
+    [UNSHIPPED],
+  );
 });
 
 /** About one screen. */

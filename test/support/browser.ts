@@ -19,6 +19,10 @@ export interface Page {
   on(event: "pageerror", listener: (error: Error) => void): void;
   on(event: "request", listener: (request: { url(): string }) => void): void;
   evaluate<T>(expression: string): Promise<T>;
+  evaluateOnNewDocument(expression: string): Promise<unknown>;
+  click(selector: string): Promise<void>;
+  readonly keyboard: { press(key: string): Promise<void> };
+  readonly mouse: { move(x: number, y: number): Promise<void> };
   waitForFunction(expression: string, options?: { timeout: number }): Promise<unknown>;
   setViewport(size: { width: number; height: number }): Promise<void>;
   emulateMediaFeatures(features: { name: string; value: string }[]): Promise<void>;

@@ -12,8 +12,11 @@ export const SHIPPED: readonly string[] = [
   ...inDocs((name) => name.endsWith(".md")),
 ];
 
+/** A picture that only the repository has: it is a quarter of what the package has of pages. */
+export const UNSHIPPED = "docs/status-page.png";
+
 /** The other files of the documentation: a picture, and files for an operator's tools. */
-export const BESIDE: readonly string[] = inDocs((name) => !name.endsWith(".md"));
+export const BESIDE: readonly string[] = inDocs((name) => !/\.(md|png)$/.test(name));
 
 function inDocs(isWanted: (name: string) => boolean): string[] {
   const names = readdirSync(path.join(ROOT, "docs"));
