@@ -31,13 +31,6 @@ export interface AnswerCount {
   reason?: string | undefined;
 }
 
-/** The same warning again and again is one of these. */
-interface LastWarning {
-  readonly message: string;
-  readonly count: number;
-  readonly lastAt: number;
-}
-
 const WARNINGS_MAX = 20;
 const TEXT_CHARACTERS_MAX = 300;
 /** The token check of an embedder may return any number of names, of any length. */
@@ -77,8 +70,8 @@ export class Recorder {
   readonly answers = new Map<string, AnswerCount>();
   bodyBytes = 0;
   warnings = 0;
-  /** The newest first. */
-  readonly lastWarnings: LastWarning[] = [];
+  /** The newest first; the same one several times in a row is counted. */
+  readonly lastWarnings: { message: string; count: number; lastAt: number }[] = [];
   /** The last use of each token since `usesSince`, by name, in milliseconds since 1970. */
   readonly #uses = new Map<string, number>();
   /** `undefined`: since the start. */

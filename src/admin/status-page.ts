@@ -116,7 +116,7 @@ const SCRIPT = String.raw`
 "use strict";
 const POLL_MS = 2000;
 const byId = (id) => document.getElementById(id);
-/** An unchanged text stays selected. */
+/** Leaves an unchanged text alone, so that its selection stays. */
 const say = (id, text) => { if (byId(id).textContent !== text) byId(id).textContent = text; };
 const count = new Intl.NumberFormat();
 const decimal = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
@@ -165,7 +165,7 @@ const PLOTS = {
 };
 const svgOf = (id) => byId(id).querySelector("svg");
 const WIDTH = svgOf("creates").viewBox.baseVal.width;
-/** What the plots show, in seconds since 1970; not the last of them. */
+/** The plots show the seconds since 1970 from start up to, and without, end. */
 let start = 0;
 let end = 0;
 /** The second that is read out, in all plots. */
@@ -193,7 +193,7 @@ function draw(id, history) {
   plot.read = (at) => bars[at] === 0 ? "none" : (line ? "p50 " + ms(line[at]) + ", p99 " : "") + plot.unit(bars[at]);
 }
 
-/** Shows the chosen second, or nothing of one that has left the plots. */
+/** Reads out a second, the nearest that the plots show; undefined for none. */
 function choose(second) {
   const isShown = second !== undefined && start < end;
   chosen = isShown ? Math.min(end - 1, Math.max(start, second)) : undefined;
@@ -266,9 +266,9 @@ function coverage({ logBytes, checkpointBytes }) {
   return "all but the last " + size(logBytes - checkpointBytes);
 }
 
-/** Of the server, less that of the browser. */
+/** How far the server's clock is ahead of the browser's. */
 let clockAheadMs = 0;
-/** By the clock of the server. */
+/** When the last answer was made, by the server's clock. */
 let answeredAt;
 
 function showAges() {

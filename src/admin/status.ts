@@ -29,10 +29,10 @@ const MINUTE_MS = 60_000;
 
 /** The rule of the alert PlantStoreDiskFillsWithinADay: a line through the free room of the last six hours. */
 export class DiskTrend {
-  /** One a minute, the newest last. */
+  /** The newest last. */
   readonly #freeBytes: number[] = [];
 
-  /** To be called once a minute. */
+  /** Call it once a minute. */
   add(freeBytes: number): void {
     if (this.#freeBytes.push(freeBytes) > 6 * 60) this.#freeBytes.shift();
   }
@@ -84,7 +84,7 @@ export class Sources {
   }
 
   async #noteDisk(): Promise<void> {
-    const disk = await this.disk().catch(() => undefined); // whoever asks next learns why
+    const disk = await this.disk().catch(() => undefined); // the next request reports why
     if (disk !== undefined) this.trend.add(disk.freeBytes);
   }
 }
