@@ -75,6 +75,7 @@ dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
 .place div:first-child { grid-column: 1 / -1; }
 .large dd { font-size: 1.05rem; white-space: nowrap; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1rem; }
+.stack { display: grid; gap: 1rem; align-content: start; min-width: 0; }
 figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; }
 figcaption b { font-weight: 600; }
 figcaption > span { color: var(--faint); font-size: .85rem; }
@@ -353,9 +354,9 @@ function show(status) {
   say("checkpoint", coverage(status));
 
   const rows = status.errors.map(({ error, code, count: times, lastAt, token, reason }) => {
-    const last = [token && "by " + token, reason].filter(Boolean).join(": ");
+    const last = "last" + (token ? " by " + token : "") + (reason ? ": " + reason : "");
     return [
-      [String(error)], [code.replaceAll("_", " "), "name", last && "last " + last],
+      [String(error)], [code.replaceAll("_", " "), "name", token || reason ? last : ""],
       [count.format(times), "number"], [lastAt, "number"],
     ];
   });
@@ -447,12 +448,13 @@ ${plot("latency", "Latency in ms", `<span class="key"><i class="dash"></i>p50<i>
   ["retries", "Statements sent again"],
   ["unsent", "Waiting for the database"],
 ])}</section>
-<div class="pair">
+<div class="pair"><div class="stack">
 <section><h2>Requests that failed (5xx)</h2>${table("failures", ["Error", "Kind", "Times#", "Last time#"], "None since the start.")}</section>
 <section><h2>Requests refused (4xx)</h2>${table("refusals", ["Error", "Kind", "Times#", "Last time#"], "None since the start.")}</section>
+</div><div class="stack">
 <section><h2>Warnings</h2>${table("warnings", ["The last 20", "Times#"], "None since the start.")}</section>
 <section><h2>Tokens</h2>${table("tokens", ["Name", "Expires", "Last use#"], `No live token. Create one: <code id="token-command">plant-store token create NAME</code>`)}</section>
-</div>
+</div></div>
 </main>
 <script>${SCRIPT}</script>
 </body>

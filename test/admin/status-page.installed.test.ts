@@ -60,6 +60,7 @@ async function startBusy(t: TestContext): Promise<Admin> {
     token: "gardener",
   });
   requests.publish({ status: 503, error: 50301, bodyBytes: 0 });
+  requests.publish({ status: 401, error: 40101, reason: "Authorization: required", bodyBytes: 0 });
   publishWarning("The <b>disk</b> is slow");
   publishWarning("The <b>disk</b> is slow");
   return admin;
@@ -106,7 +107,8 @@ async function startWatched(t: TestContext): Promise<Admin> {
       requests.publish({ ...request, token: "shop", operation: "getPlant", durationMs });
     }
     const refused = { status: 400, error: 40006, token: "shop", bodyBytes: 80 };
-    const reason = "id: expected a new id; another plant has this one";
+    const reason =
+      "Cannot create plant: the id belongs to a plant with another name or tag; get that one, or use another id";
     if (second % 90 === 40) requests.publish({ ...refused, operation: "createPlant", reason });
     if (second === 100) requests.publish({ status: 401, error: 40102, bodyBytes: 0 });
     if (second === 200) {
@@ -209,7 +211,11 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
     assert.match(await text(page, "plants"), /^1.234.567$/);
     assert.match(
       await text(page, "refusals"),
-      /40006\s+conflict\s+last by gardener: id: expected a new id\s+1\s+1 s ago$/,
+      /40006\s+conflict\s+last by gardener: id: expected a new id\s+1\s+1 s ago\s/,
+    );
+    assert.match(
+      await text(page, "refusals"),
+      /40101\s+missing token\s+last: Authorization: required\s+1\s+1 s ago$/,
     );
     assert.match(await text(page, "failures"), /50301\s+overloaded\s+1\s+1 s ago$/);
     assert.match(await text(page, "warnings"), /The <b>disk<\/b> is slow\s+\S.*\d\s+2$/);
