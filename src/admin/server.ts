@@ -41,6 +41,7 @@ import { OPENAPI } from "../http/openapi.ts";
 import { nameRequest, pathOf } from "../http/request-message.ts";
 import { createServer } from "../http/server.ts";
 import { encodeMetrics } from "./metrics.ts";
+import type { Recorder } from "./recorder.ts";
 import { describeState, judgeState, readStatusDocument, Sources, share } from "./status.ts";
 import { STATUS_PAGE, STATUS_PAGE_POLICY } from "./status-page.ts";
 
@@ -73,13 +74,13 @@ export class AdminServer {
   readonly url: string;
   readonly #server: Server;
   readonly #connections: Connections;
-  readonly #sources: Sources;
+  readonly #recorder: Recorder;
 
-  private constructor(server: Server, url: string, connections: Connections, sources: Sources) {
+  private constructor(server: Server, url: string, connections: Connections, recorder: Recorder) {
     this.#server = server;
     this.url = url;
     this.#connections = connections;
-    this.#sources = sources;
+    this.#recorder = recorder;
   }
 
   /**
@@ -104,7 +105,7 @@ export class AdminServer {
       url = await listen(server, address);
     } catch (error) {
       server.close(); // it may listen on a socket whose mode cannot be set
-      sources.close();
+      sources.recorder.close();
       throw error;
     }
     server.unref();
@@ -114,12 +115,12 @@ export class AdminServer {
           "let it listen on 127.0.0.1 or a socket, or protect it with a firewall",
       );
     }
-    return new AdminServer(server, url, connections, sources);
+    return new AdminServer(server, url, connections, sources.recorder);
   }
 
   /** Closes at once, and removes its socket. */
   async close(): Promise<void> {
-    this.#sources.close();
+    this.#recorder.close();
     const closed = new Promise((resolve) => this.#server.close(resolve));
     this.#connections.cutAll();
     await closed;

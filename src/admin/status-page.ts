@@ -285,11 +285,10 @@ function sayAge(id, at, none = "") {
   say(id, none);
 }
 
-function room({ freeBytes, totalBytes, fullInMs }) {
+function room({ freeBytes, totalBytes }) {
   if (freeBytes === undefined) return "unknown";
   const share = Math.floor((100 * freeBytes) / totalBytes);
-  const soon = fullInMs === undefined ? "" : fullInMs === 0 ? ", full" : ", full in " + span(fullInMs);
-  return size(freeBytes) + ", " + share + "\u00a0% of " + size(totalBytes) + soon;
+  return size(freeBytes) + ", " + share + "\u00a0% of " + size(totalBytes);
 }
 
 const quoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
@@ -347,7 +346,7 @@ function show(status) {
   say("folder", status.folder ?? "unknown");
   say("log", size(status.logBytes));
   say("free", room(status));
-  byId("free").className = status.fullInMs === undefined ? "" : "bad";
+  byId("free").className = status.isDiskShort ? "bad" : "";
   say("queue", size(status.queueBytes));
   sayAge("refused", refusedMsAgo && now - refusedMsAgo, "none");
   byId("refused").className = refusedMsAgo === undefined ? "" : "bad";

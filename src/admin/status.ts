@@ -25,38 +25,11 @@ export function share<Made>(make: () => Promise<Made>): () => Promise<Made> {
   };
 }
 
-const MINUTE_MS = 60_000;
-
-/** The rule of the alert PlantStoreDiskFillsWithinADay: a line through the free room of the last six hours. */
-export class DiskTrend {
-  /** The newest last. */
-  readonly #freeBytes: number[] = [];
-
-  /** Call it once a minute. */
-  add(freeBytes: number): void {
-    if (this.#freeBytes.push(freeBytes) > 6 * 60) this.#freeBytes.shift();
-  }
-
-  /** `undefined` if the disk is not full within a day, or was watched for less than half an hour. */
-  fullInMs(): number | undefined {
-    const minutes = this.#freeBytes.length;
-    if (minutes < 30) return undefined;
-    const middle = (minutes - 1) / 2;
-    const mean = sum(this.#freeBytes) / minutes;
-    const products = this.#freeBytes.map((freeBytes, at) => (at - middle) * (freeBytes - mean));
-    const slope = (12 * sum(products)) / (minutes ** 3 - minutes); // least squares
-    const minutesLeft = Math.max(0, -mean / slope - middle);
-    return slope < 0 && minutesLeft < 24 * 60 ? minutesLeft * MINUTE_MS : undefined;
-  }
-}
-
 export class Sources {
   readonly status: Status;
   readonly version: string;
   readonly recorder = new Recorder();
-  readonly trend = new DiskTrend();
   #disk: Promise<DiskStatus | undefined> | undefined;
-  readonly #trendTimer = setInterval(() => this.#noteDisk(), MINUTE_MS).unref();
 
   constructor(status: Status, version: string) {
     this.status = status;
@@ -69,11 +42,6 @@ export class Sources {
    */
   readonly disk = share(() => this.#askDisk());
 
-  close(): void {
-    clearInterval(this.#trendTimer);
-    this.recorder.close();
-  }
-
   async #askDisk(): Promise<DiskStatus | undefined> {
     this.#disk ??= this.status.disk().finally(() => {
       this.#disk = undefined;
@@ -81,11 +49,6 @@ export class Sources {
     this.#disk.catch(() => {}); // it may fail after the deadline
     const late = sleep(DISK_DEADLINE_MS, undefined, { ref: false });
     return Promise.race([this.#disk, late]);
-  }
-
-  async #noteDisk(): Promise<void> {
-    const disk = await this.disk().catch(() => undefined); // the next request reports why
-    if (disk !== undefined) this.trend.add(disk.freeBytes);
   }
 }
 
@@ -126,6 +89,9 @@ export function judgeState({ status }: Sources, disk?: DiskStatus): State {
   return hasNoRoom(disk) || refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
 }
 
+/** Of a disk that is red on the status page. Whether it fills within a day only Prometheus knows (docs/prometheus-rules.yml). */
+const SHORT_SHARE = 0.05;
+
 function hasNoRoom(disk: DiskStatus | undefined): boolean {
   return disk !== undefined && disk.freeBytes < ROOM_BYTES;
 }
@@ -139,7 +105,7 @@ export function describeState(state: State, status: Status): string {
 
 /** Times are milliseconds since 1970. Unknown figures are absent. */
 export function readStatusDocument(sources: Sources, disk: DiskStatus | undefined) {
-  const { status, recorder, trend, version } = sources;
+  const { status, recorder, version } = sources;
   const now = Date.now();
   const state = judgeState(sources, disk);
   const store = status.store();
@@ -157,8 +123,8 @@ export function readStatusDocument(sources: Sources, disk: DiskStatus | undefine
     checkpointBytes: store?.checkpointBytes,
     freeBytes: disk?.freeBytes,
     totalBytes: disk?.totalBytes,
-    /** When the disk will be full; absent if that is not within a day. */
-    fullInMs: hasNoRoom(disk) ? 0 : trend.fullInMs(),
+    /** Whether an operator has to make room soon. */
+    isDiskShort: disk && (hasNoRoom(disk) || disk.freeBytes < SHORT_SHARE * disk.totalBytes),
     database: database && { ...database, retries: sum(database.retries.values()) },
     folder: folder && path.resolve(folder),
     memoryBytes: process.memoryUsage.rss(),

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DiskTrend } from "../../src/admin/status.ts";
 import { publishWarning, requests } from "../../src/core/channels.ts";
 import { startAdmin } from "../support/admin.ts";
 
@@ -102,102 +101,20 @@ test("a token is listed with its last use, and 10,000 names are remembered at mo
   assert.deepEqual(await uses(), [undefined, undefined, START + 2000]);
 });
 
-test("the disk is full within a day if the line through its free room of six hours says so", () => {
-  const trend = new DiskTrend();
-  const watch = (minutes: number, freeBytes: (minute: number) => number) => {
-    for (let minute = 1; minute <= minutes; minute++) trend.add(freeBytes(minute));
-    return trend.fullInMs();
-  };
-  assert.equal(
-    watch(29, (minute) => 500 - minute),
-    undefined,
-    "too early to say",
-  );
-  assert.equal(
-    watch(1, () => 470),
-    470 * 60_000,
-    "in 470 minutes",
-  );
-  assert.equal(
-    watch(400, (minute) => 500 - minute),
-    100 * 60_000,
-    "in 100 minutes",
-  );
-  assert.equal(
-    watch(360, (minute) => 2000 - minute),
-    undefined,
-    "in 1640 minutes",
-  );
-  assert.equal(
-    watch(360, () => 100),
-    undefined,
-    "no change",
-  );
-  assert.equal(
-    watch(360, (minute) => minute),
-    undefined,
-    "more and more room",
-  );
-});
+const DISKS: readonly [freeBytes: number, totalBytes: number, isShort: boolean][] = [
+  [5e9, 100e9, false],
+  [5e9 - 1, 100e9, true],
+  [2 * 2 ** 20, 2 * 2 ** 20, false],
+  [2 * 2 ** 20 - 1, 2 * 2 ** 20, true], // less than the longest batch
+];
 
-test("the disk is asked once a minute, also if nobody looks, and is shown as full within a day", async (t) => {
-  const timers = t.mock.method(globalThis, "setInterval").mock;
-  const admin = await startAdmin(t);
-  const timer = timers.calls.find(({ arguments: [, everyMs] }) => everyMs === 60_000);
-  const lookAtDisk = timer?.arguments[0] as () => Promise<void>;
-  const size = 1e12;
-  admin.status.totalBytes = size;
-  for (let minute = 1; minute <= 30; minute++) {
-    admin.status.free = async () => size * (1 - minute / 100);
-    admin.wait();
-    await lookAtDisk();
-  }
-  const { freeBytes, totalBytes, fullInMs } = JSON.parse((await admin.get("/status.json")).text);
-  assert.deepEqual([freeBytes, totalBytes], [0.7 * size, size]);
-  assert.ok(Math.abs(fullInMs - 70 * 60_000) < 1, `${fullInMs}`);
-  admin.wait();
-  admin.status.free = async () => 2_000_000; // less than the longest batch
-  assert.equal(JSON.parse((await admin.get("/status.json")).text).fullInMs, 0);
-  const cleared = t.mock.method(globalThis, "clearInterval").mock;
-  await admin.server.close();
-  assert.ok(cleared.calls.some(({ arguments: [ended] }) => ended === timer?.result));
-});
-
-test("before the store is open its tokens are unknown, and not none", async (t) => {
-  const admin = await startAdmin(t);
-  const tokens = async () => JSON.parse((await admin.get("/status.json")).text).tokens;
-  assert.deepEqual(await tokens(), []);
-  admin.status.known = undefined;
-  admin.wait();
-  assert.equal(await tokens(), undefined);
-});
-
-test("the reads and the latency of the last ten seconds are shown, a missing plant among them, without failures", async (t) => {
-  const now = t.mock.method(Date, "now", () => START);
-  const admin = await startAdmin(t);
-  const request = { status: 200, bodyBytes: 0, durationMs: 2, operation: "getPlant" };
-  requests.publish({ ...request, durationMs: 10_000 }); // too long ago for what follows
-  now.mock.mockImplementation(() => START + 1000);
-  for (let n = 0; n < 98; n++) requests.publish(request);
-  requests.publish({ ...request, operation: "listPlants", durationMs: 40 });
-  requests.publish({ ...request, operation: "createPlant", durationMs: 40 });
-  requests.publish({ ...request, operation: "listPlants", sentBytes: 9, durationMs: 60_000 });
-  requests.publish({ ...request, status: 404, error: 40402, durationMs: undefined });
-  requests.publish({ ...request, status: 503, error: 50301, durationMs: undefined });
-  requests.publish({ ...request, status: 200, cut: true });
-  now.mock.mockImplementation(() => START + 11_000);
-  const { history } = JSON.parse((await admin.get("/status.json")).text);
-  assert.deepEqual(history.reads, [1, 101, ...new Array(9).fill(0)]);
-  assert.equal(history.recent.reads, 10.1);
-  // Within the bucket from 1 to 2.5 ms, and within that from 25 to 50 ms.
-  assert.ok(history.recent.requestMsP50 > 1 && history.recent.requestMsP50 <= 2.5);
-  assert.ok(history.recent.requestMsP99 > 25 && history.recent.requestMsP99 <= 50);
-  assert.deepEqual(history.requestMsP99.slice(2), new Array(9).fill(0));
-});
-
-test("the data directory and the memory of the process are shown", async (t) => {
-  const admin = await startAdmin(t);
-  const status = JSON.parse((await admin.get("/status.json")).text);
-  assert.equal(status.folder, "/var/lib/plant-store");
-  assert.ok(status.memoryBytes > 1_000_000);
-});
+for (const [freeBytes, totalBytes, isShort] of DISKS) {
+  test(`a disk with ${freeBytes} of ${totalBytes} bytes free is ${isShort ? "" : "not "}shown as short`, async (t) => {
+    const admin = await startAdmin(t);
+    admin.status.free = async () => freeBytes;
+    admin.status.totalBytes = totalBytes;
+    const document = JSON.parse((await admin.get("/status.json")).text);
+    const { freeBytes: free, totalBytes: total, isDiskShort } = document;
+    assert.deepEqual([free, total, isDiskShort], [freeBytes, totalBytes, isShort]);
+  });
+}

@@ -137,8 +137,12 @@ const EVENTS = [
   { event: "created", name: "gone" },
   { event: "revoked", name: "gone", revokedAt: "2020-01-02T00:00:00.000Z" },
   { event: "created", name: "gardener" },
-].map((event) => {
-  const more = { hash: "0a".repeat(32), scopes: ["write"], createdAt: "2020-01-01T00:00:00.000Z" };
+].map((event, at) => {
+  const more = {
+    hash: `${at}a`.repeat(32),
+    scopes: ["write"],
+    createdAt: "2020-01-01T00:00:00.000Z",
+  };
   return JSON.stringify(event.event === "created" ? { ...more, ...event } : event);
 });
 
