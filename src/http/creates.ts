@@ -70,22 +70,10 @@ export class Creates {
       sendContinue?.();
       collectBody(req, collector);
     });
-    const parsing = arriving.then((body) => this.#parse(exchange, sender, body));
-    void this.#store(exchange, parsing, giveBack);
+    void this.#store(exchange, sender, arriving, giveBack);
   }
 
-  /**
-   * Not in `#store`: an async function would keep the body until the plant is durable.
-   *
-   * @returns `undefined` if the client has left, or was answered: with a timeout perhaps, which promised
-   * that no plant is created.
-   */
-  #parse(
-    { res, notes }: Exchange,
-    sender: VerifiedToken,
-    body: Buffer | undefined,
-  ): NewPlant | undefined | Promise<NewPlant> {
-    if (body === undefined || res.headersSent) return undefined;
+  #parse({ notes }: Exchange, sender: VerifiedToken, body: Buffer): NewPlant | Promise<NewPlant> {
     if (notes !== undefined) notes.bodyBytes = body.length;
     const tokens = this.#authenticator;
     // The body may arrive long after the head.
@@ -98,12 +86,18 @@ export class Creates {
 
   async #store(
     exchange: Exchange,
-    parsing: Promise<NewPlant | undefined>,
+    sender: VerifiedToken,
+    arriving: Promise<Buffer | undefined> | undefined,
     giveBack: () => void,
   ): Promise<void> {
     const { req, res } = exchange;
     try {
-      const plant = await parsing;
+      let body = await arriving;
+      // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
+      const parsed =
+        body === undefined || res.headersSent ? undefined : this.#parse(exchange, sender, body);
+      arriving = body = undefined; // or they would keep the body until the plant is durable
+      const plant = parsed instanceof Promise ? await parsed : parsed;
       if (plant === undefined || res.headersSent) {
         publishCut(req, res);
         return;

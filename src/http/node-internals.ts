@@ -228,11 +228,9 @@ const KEEP_ALIVE = /(?:^|,)[ \t]*keep-alive[ \t]*(?:,|$)/i;
  * Whether Node has decided to close the connection after this answer. The documented way: by the version and
  * the header of the request (RFC 9112 section 9.3), which does not see what Node decides for another reason.
  */
-export function closesAfter(
-  res: ServerResponse,
-  { httpVersion, headers }: IncomingMessage,
-): boolean {
+export function closesAfter(res: ServerResponse, req: IncomingMessage): boolean {
   if (isOn) return res.shouldKeepAlive === false; // a stand-in has no such member
+  const { httpVersion, headers } = req; // not before: a busy server rarely has them in its caches
   const { connection = "" } = headers;
   return httpVersion === "1.1" ? CLOSE.test(connection) : !KEEP_ALIVE.test(connection);
 }
