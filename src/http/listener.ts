@@ -187,7 +187,9 @@ export class Listener {
 
   /** Answers bytes that never became a request, after the last answer. */
   refuseBytes(socket: IncomingMessage["socket"], fault: unknown, last?: ServerResponse): void {
-    afterAnswer(last, () => answerSocket(socket, errorReply(fault), this.lingering));
+    const reply = errorReply(fault);
+    const headers = { ...reply.headers, ...this.#cors?.headersOfOnlyOrigin };
+    afterAnswer(last, () => answerSocket(socket, { ...reply, headers }, this.lingering));
   }
 
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */
@@ -373,6 +375,11 @@ export class Cors {
       if (name === "Vary") res.appendHeader(name, value);
       else res.setHeader(name, value);
     }
+  }
+
+  /** For an answer to bytes that are no request: the origin is known if only one is allowed. */
+  get headersOfOnlyOrigin(): Record<string, string> {
+    return this.#origins.size === 1 ? this.#headersFor([...this.#origins][0]) : {};
   }
 
   /** Whether the request is a preflight from a named origin. */
