@@ -11,7 +11,7 @@ import {
   subscribe,
   type WarningMessage,
 } from "../core/channels.ts";
-import { cut, summarize } from "../core/text.ts";
+import { summarize } from "../core/text.ts";
 import { FAILURES } from "../http/answer.ts";
 
 /** The labels of operations in metrics, by their names in the OpenAPI document. */
@@ -26,7 +26,7 @@ export interface AnswerCount {
   count: number;
   /** When the last failure happened, in milliseconds since 1970; 0 if there was none. */
   lastAt: number;
-  /** Whose request the last failure was, if its token was good, and why it failed, if it was a 4xx. */
+  /** The token of the request that failed last, if it was good; and the reason, for a 4xx. */
   token?: string | undefined;
   reason?: string | undefined;
 }
@@ -70,12 +70,11 @@ export class Recorder {
   readonly answers = new Map<string, AnswerCount>();
   bodyBytes = 0;
   warnings = 0;
-  /** The newest first; the same one several times in a row is counted. */
+  /** The newest first; a warning that repeats the newest one adds to its count. */
   readonly lastWarnings: { message: string; count: number; lastAt: number }[] = [];
   /** The last use of each token since `usesSince`, by name, in milliseconds since 1970. */
   readonly #uses = new Map<string, number>();
-  /** `undefined`: since the start. */
-  usesSince: number | undefined;
+  usesSince = Date.now();
   droppedConnections = 0;
   #delaySampledAt = performance.now();
   readonly #delayTimer = setInterval(() => this.#sampleDelay(), DELAY_SAMPLE_MS).unref();
@@ -112,9 +111,9 @@ export class Recorder {
     const answer = this.#answerOf(name, status, error);
     answer.count++;
     const now = Date.now();
-    const token = message.token && cut(message.token, TOKEN_CHARACTERS_MAX);
-    if (token) this.#noteUse(token, now);
+    if (message.token) this.#noteUse(message.token, now);
     if (error !== undefined) {
+      const token = message.token && summarize(message.token, TOKEN_CHARACTERS_MAX);
       const reason = message.reason && summarize(message.reason, TEXT_CHARACTERS_MAX);
       Object.assign(answer, { lastAt: now, token, reason });
     }
@@ -141,6 +140,7 @@ export class Recorder {
   }
 
   #noteUse(token: string, now: number): void {
+    if (token.length > TOKEN_CHARACTERS_MAX) return; // a part of it would keep all of it in memory
     if (this.#uses.size === TOKENS_MAX && !this.#uses.has(token)) {
       this.#uses.clear();
       this.usesSince = now;
@@ -149,7 +149,7 @@ export class Recorder {
   }
 
   lastUseOf(token: string): number | undefined {
-    return this.#uses.get(cut(token, TOKEN_CHARACTERS_MAX));
+    return this.#uses.get(token);
   }
 
   /** With the cause, as in the log. */

@@ -126,6 +126,7 @@ const perSecond = (value) => decimal.format(value) + " /s";
 const ms = (value) => value === undefined ? "–" : decimal.format(value) + " ms";
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const dayAndClock = (at) => day.format(at) + ", " + clock.format(at);
 
 function size(bytes) {
   if (bytes === undefined) return "unknown";
@@ -198,7 +199,7 @@ function draw(id, history) {
 function choose(second) {
   const isShown = second !== undefined && start < end;
   chosen = isShown ? Math.min(end - 1, Math.max(start, second)) : undefined;
-  for (const [id, { read, rest }] of Object.entries(PLOTS)) {
+  for (const [id, { read, rest = "none" }] of Object.entries(PLOTS)) {
     const text = isShown ? read(chosen - start) + " at " + clock.format(1000 * chosen) : rest;
     say(id + "-value", text);
     svgOf(id).setAttribute("aria-valuenow", isShown ? chosen - end : -1);
@@ -210,8 +211,10 @@ function choose(second) {
 
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -60, PageUp: 60, Home: -Infinity, End: Infinity };
 
+/** Also while another window is in front. */
+const isAnyFocused = () => document.activeElement?.closest("svg");
+
 function watch(svg) {
-  const isFocused = () => document.activeElement === svg; // also while another window is in front
   const point = ({ clientX }) => {
     const { left, width } = svg.getBoundingClientRect();
     choose(end - WIDTH + Math.floor((WIDTH * (clientX - left)) / width));
@@ -219,9 +222,9 @@ function watch(svg) {
   const on = (type, listener) => svg.addEventListener(type, listener);
   on("pointerdown", point);
   on("pointermove", point);
-  on("pointerleave", ({ pointerType }) => { if (pointerType === "mouse" && !isFocused()) choose(); });
+  on("pointerleave", ({ pointerType }) => { if (pointerType === "mouse" && !isAnyFocused()) choose(); });
   on("focus", () => choose(chosen ?? end));
-  on("blur", () => { if (!isFocused()) choose(); });
+  on("blur", () => { if (!isAnyFocused()) choose(); });
   on("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
     if (event.key === "Escape") return choose();
@@ -340,7 +343,7 @@ function show(status) {
   for (const id of Object.keys(PLOTS)) draw(id, history);
   choose(chosen < start ? undefined : chosen);
 
-  byId("first").hidden = status.plants !== 0;
+  byId("first").hidden = status.plants !== 0 || status.database !== undefined; // which only estimates
   say("request", requestCommand(status.url));
   showDatabase(status);
   say("folder", status.folder ?? "unknown");
@@ -348,7 +351,7 @@ function show(status) {
   say("free", room(status));
   byId("free").className = status.isDiskShort ? "bad" : "";
   say("queue", size(status.queueBytes));
-  sayAge("refused", refusedMsAgo && now - refusedMsAgo, "none");
+  sayAge("refused", refusedMsAgo === undefined ? undefined : now - refusedMsAgo, "none");
   byId("refused").className = refusedMsAgo === undefined ? "" : "bad";
   say("checkpoint", coverage(status));
 
@@ -362,12 +365,12 @@ function show(status) {
   fill("failures", rows.filter(([[error]]) => error >= "5"));
   fill("refusals", rows.filter(([[error]]) => error < "5"));
   fill("warnings", status.warnings.map(({ message, count: times, lastAt }) => [
-    [message, "name", day.format(lastAt) + ", " + clock.format(lastAt)], [count.format(times), "number"],
+    [message, "name", dayAndClock(lastAt)], [count.format(times), "number"],
   ]));
   say("token-command", tokenCommand(status));
   fill("tokens", (status.tokens ?? []).map((token) => [
     [token.name, "name", token.scopes.join(" ")], expiry(token, now),
-    [token.lastUsedAt ?? (status.usesSince ? "not since " + clock.format(status.usesSince) : "never"), "number"],
+    [token.lastUsedAt ?? "not since", "number", token.lastUsedAt ? "" : dayAndClock(status.usesSince)],
   ]));
   if (status.tokens === undefined) byId("tokens-none").hidden = true;
   showAges();
@@ -380,27 +383,33 @@ function showState(state, message) {
   document.title = state === "ready" ? "Plant store" : "Plant store: " + state.replaceAll("-", " ");
 }
 
+function showSilence() {
+  const from = answeredAt ? "; what is shown is from " + clock.format(answeredAt) + ", " : "";
+  showState("silent", "the server does not answer" + from);
+  sayAge("answered", answeredAt);
+  showAges();
+}
+
+async function readStatus() {
+  const answer = await fetch("status.json", { signal: AbortSignal.timeout(5000) });
+  if (!answer.ok) throw new Error(String(answer.status));
+  return answer.json();
+}
+
 async function poll() {
-  if (!document.hidden) {
-    try {
-      const answer = await fetch("status.json", { signal: AbortSignal.timeout(5000) });
-      if (!answer.ok) throw new Error(String(answer.status));
-      show(await answer.json());
-    } catch {
-      const from = answeredAt ? "; what is shown is from " + clock.format(answeredAt) + ", " : "";
-      showState("silent", "the server does not answer" + from);
-      sayAge("answered", answeredAt);
-      showAges();
-    }
+  try {
+    if (!document.hidden) await readStatus().then(show, showSilence);
+  } finally {
+    setTimeout(poll, POLL_MS);
   }
-  setTimeout(poll, POLL_MS);
 }
 
 for (const id of Object.keys(PLOTS)) watch(svgOf(id));
 byId("copy").hidden = !navigator.clipboard; // only pages of this machine, or over HTTPS, have it
 byId("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText(byId("request").textContent);
-  say("copy", "Copied");
+  const copied = navigator.clipboard.writeText(byId("request").textContent);
+  say("copy", await copied.then(() => "Copied", () => "Select it to copy"));
+  setTimeout(say, POLL_MS, "copy", "Copy");
 });
 setInterval(showAges, 1000);
 poll();

@@ -89,7 +89,7 @@ export function judgeState({ status }: Sources, disk?: DiskStatus): State {
   return hasNoRoom(disk) || refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
 }
 
-/** Of a disk that is red on the status page. Whether it fills within a day only Prometheus knows (docs/prometheus-rules.yml). */
+/** The status page shows a disk with a smaller free share in red. Whether it fills within a day only Prometheus knows (docs/prometheus-rules.yml). */
 const SHORT_SHARE = 0.05;
 
 function hasNoRoom(disk: DiskStatus | undefined): boolean {

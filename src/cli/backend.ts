@@ -148,7 +148,8 @@ async function warnOfPlace(folder: string): Promise<void> {
 /** The disk of a folder; `undefined` if it does not say. */
 export async function readDisk(folder: string): Promise<DiskStatus | undefined> {
   const disk = await statfs(folder).catch(() => undefined);
-  return disk && { freeBytes: disk.bavail * disk.bsize, totalBytes: disk.blocks * disk.bsize };
+  if (!disk?.blocks) return undefined;
+  return { freeBytes: disk.bavail * disk.bsize, totalBytes: disk.blocks * disk.bsize };
 }
 
 /**

@@ -74,7 +74,7 @@ async function serveUntil(
     certificate?.follow(server);
     status.phase = "ready";
     status.backend = backend;
-    status.server = server;
+    status.serviceUrl = server.url;
     const first = options.firstToken ? { token: await backend.createFirstToken() } : undefined;
     const { url } = server;
     const listening = describeListening({ url, admin: adminUrl, plants: plants.status().plants });
@@ -211,7 +211,7 @@ const LONG_START_MS = 2000;
 export class ServeStatus implements Status {
   phase: ServiceState = "starting";
   backend: Backend | undefined;
-  server: PlantServer | undefined;
+  serviceUrl: string | undefined;
   readonly #data: string | undefined;
   readonly #certificate: Certificate | undefined;
   #progress: StartProgress | undefined;
@@ -266,7 +266,7 @@ export class ServeStatus implements Status {
   }
 
   url(): string | undefined {
-    return this.server?.url;
+    return this.serviceUrl;
   }
 
   async disk(): Promise<DiskStatus | undefined> {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { batches, publishWarning, requests } from "../../src/core/channels.ts";
@@ -13,7 +13,6 @@ import {
   type Page,
 } from "../support/browser.ts";
 import { makeFolder } from "../support/folders.ts";
-import { reduceColours } from "../support/palette-png.ts";
 import { HANG_MS } from "../support/watch.ts";
 
 /** The folder for screenshots, which are kept if it is set; `status-page.png` there is the picture of the README. */
@@ -219,7 +218,10 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
     );
     assert.match(await text(page, "failures"), /50301\s+overloaded\s+1\s+1 s ago$/);
     assert.match(await text(page, "warnings"), /The <b>disk<\/b> is slow\s+\S.*\d\s+2$/);
-    assert.match(await text(page, "tokens"), /<b>markup<\/b>\s+read write\s+\d{4}.*\s+never\s/);
+    assert.match(
+      await text(page, "tokens"),
+      /<b>markup<\/b>\s+read write\s+\d{4}.*\s+not since\s+\S.*, \d\d:\d\d:\d\d\s/,
+    );
     assert.match(await text(page, "tokens"), /gardener\s+write\s+never\s+1 s ago$/);
     assert.equal(await text(page, "free"), "27.9\u00a0GiB, 25\u00a0% of 112\u00a0GiB");
     assert.match(await text(page, "checkpoint"), /all but the last 977.KiB/);
@@ -312,6 +314,28 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
     assert.equal(await readOut("reads"), `none at ${timeOf(99)}`);
   });
 
+  test("a plot that has the focus before the first answer is read out as none", async (t) => {
+    const admin = await startAdmin(t);
+    const { page } = await visit(t, admin);
+    await page.evaluateOnNewDocument("window.fetch = () => new Promise(() => {});");
+    await page.goto(admin.server.url);
+    await focus(page, "#creates");
+    const spoken = 'document.querySelector("#creates svg").getAttribute("aria-valuetext")';
+    assert.equal(await page.evaluate(spoken), "none");
+  });
+
+  test("a mouse that leaves a plot leaves the second to the plot that has the focus", async (t) => {
+    const now = t.mock.method(Date, "now", () => START);
+    const admin = await startBusy(t);
+    now.mock.mockImplementation(() => START + 300_000);
+    const { page } = await visit(t, admin);
+    await focus(page, "#reads");
+    const { x, y, width } = await plotBox(page, "syncs");
+    await page.mouse.move(x + (width * 10.5) / 300, y + 20);
+    await page.mouse.move(1, 1);
+    assert.equal(await text(page, "reads-value"), `none at ${timeOf(10)}`);
+  });
+
   test("the pointer chooses a second, which stays the same while the bars move, until it leaves", async (t) => {
     const now = t.mock.method(Date, "now", () => START);
     const admin = await startBusy(t);
@@ -363,12 +387,14 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
     assert.ok(apart < 1, `${apart}`);
   });
 
-  test("a disk that is soon full is marked, and says when", async (t) => {
+  test("a disk that is nearly full is marked", async (t) => {
     const admin = await startAdmin(t);
     admin.status.free = async () => 2 ** 20;
     admin.status.totalBytes = 2 ** 30;
+    admin.status.known = { plants: 7, queueBytes: 0, refusedMsAgo: 0 };
     const { page } = await visit(t, admin);
     assert.equal(await text(page, "free"), "1\u00a0MiB, 0\u00a0% of 1\u00a0GiB");
+    assert.match(await text(page, "refused"), /^\d s ago$/);
     assert.equal(await page.evaluate('document.getElementById("free").className'), "bad");
   });
 
@@ -388,6 +414,10 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
     await page.click("#copy");
     assert.equal(await page.evaluate("window.copied"), request);
     assert.equal(await text(page, "copy"), "Copied");
+    await waitFor(page, 'document.getElementById("copy").textContent === "Copy"');
+    await page.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error())");
+    await page.click("#copy");
+    await waitFor(page, 'document.getElementById("copy").textContent === "Select it to copy"');
     assert.deepEqual(await breachesOf(page), []);
     await page.screenshot({ path: join(SHOTS ?? makeFolder(t), "empty.png"), fullPage: true });
 
@@ -427,7 +457,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
       [false, true],
     );
     admin.status.dataFolder = undefined;
-    admin.status.known = { plants: 7, queueBytes: 2048 };
+    admin.status.known = { plants: 0, queueBytes: 2048 }; // an estimate, which may be 0
     admin.status.listed = [];
     admin.status.overDatabase = {
       host: "db.example:5432",
@@ -441,8 +471,12 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
     };
     const { page: other } = await visit(t, admin, 360);
     assert.deepEqual(
-      [await isHidden(other, "disk"), await isHidden(other, "database")],
-      [true, false],
+      [
+        await isHidden(other, "disk"),
+        await isHidden(other, "database"),
+        await isHidden(other, "first"),
+      ],
+      [true, false, true],
     );
     const shown = ["host", "standby", "lease", "connections", "retries", "unsent"];
     assert.deepEqual(await Promise.all(shown.map((id) => text(other, id))), [
@@ -479,6 +513,17 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
     await page.screenshot({ path: join(SHOTS ?? makeFolder(t), "silent.png"), fullPage: true });
   });
 
+  test("a failure of the page itself is reported, not shown as a server that does not answer", async (t) => {
+    const admin = await startAdmin(t);
+    const { page, complaints } = await visit(t, admin);
+    await page.evaluate('document.getElementById("plants").remove()');
+    for (const state of ["draining", "failed"] as const) {
+      admin.status.current = state;
+      await waitFor(page, `document.getElementById("state").className === "${state}"`);
+    }
+    assert.match(`${complaints}`, /Cannot read properties of null/);
+  });
+
   test("the policy blocks every other script and style", async (t) => {
     const { page } = await visit(t, await startBusy(t));
     await page.evaluate(`{
@@ -499,8 +544,6 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
     assert.match(await text(page, "syncs-value"), /^[\d.]+ ms at \d\d:/);
     const path = join(SHOTS ?? makeFolder(t), "status-page.png");
     await page.screenshot({ path, fullPage: false });
-    writeFileSync(path, reduceColours(readFileSync(path)));
-    assert.ok(readFileSync(path).length < 60_000);
   });
 
   for (const scheme of ["light", "dark"]) {

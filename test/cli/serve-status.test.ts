@@ -1,4 +1,4 @@
-/** The progress that a server reports while it starts. */
+/** What a server reports to its admin listener. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Notice, printNotice, reportTo } from "../../src/cli/output.ts";
@@ -32,4 +32,8 @@ test("a start that reads the log for 2 s logs its progress once, a shorter start
       fields: { bytes: 42_000_000, total: 120_000_000 },
     },
   ]);
+});
+
+test("a file system without blocks has no disk to show", async () => {
+  assert.equal(await new ServeStatus("/proc").disk(), undefined);
 });
