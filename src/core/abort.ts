@@ -1,9 +1,17 @@
 /**
  * Waits that an `AbortSignal` ends.
  *
- * Invariants. Only the wait ends: the work goes on, and its outcome is ignored. A wait that is over leaves no
- * listener on the signal, which may live as long as the process. Knows no plants.
+ * Invariants. Only the wait ends: the work goes on, and its outcome is ignored. All waits for a signal share one
+ * listener, because Node.js warns of a leak at eleven. The last wait that is over removes it: the signal may live
+ * as long as the process. Knows no plants.
  */
+
+/** What rejects each wait for a signal. */
+const waitsOf = new WeakMap<AbortSignal, Set<() => void>>();
+
+function endWaits(this: AbortSignal): void {
+  for (const end of waitsOf.get(this) ?? []) end();
+}
 
 /**
  * Begins the work, and waits for it until the signal aborts.
@@ -12,15 +20,19 @@
  */
 export async function untilAborted<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted();
-  let abort = () => {};
+  const waits = waitsOf.get(signal) ?? new Set();
+  waitsOf.set(signal, waits);
+  let end = () => {};
   const aborted = new Promise<never>((_, reject) => {
-    abort = () => reject(signal.reason);
+    end = () => reject(signal.reason);
   });
-  signal.addEventListener("abort", abort);
+  waits.add(end);
+  signal.addEventListener("abort", endWaits); // does nothing if it listens already
   try {
     return await Promise.race([work(), aborted]);
   } finally {
-    signal.removeEventListener("abort", abort);
+    waits.delete(end);
+    if (waits.size === 0) signal.removeEventListener("abort", endWaits);
   }
 }
 
@@ -36,6 +48,9 @@ export async function* eachUntilAborted<T>(
       yield value;
     }
   } finally {
-    void items.return(undefined).catch(() => {}); // after the step that is under way
+    const ending = items.return(undefined);
+    // After an abort it may wait for the step that is under way.
+    if (signal.aborted) void ending.catch(() => {});
+    else await ending;
   }
 }

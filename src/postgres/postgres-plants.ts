@@ -111,6 +111,7 @@ export class PostgresPlants implements PlantService {
   }
 
   async create(given: NewPlant, { signal }: WaitOptions = {}): Promise<CreateOutcome> {
+    // Not `this.create`: an override would run twice.
     if (signal) return untilAborted(signal, PostgresPlants.prototype.create.bind(this, given));
     const plant = validateNewPlant(given);
     this.#assertUsable();

@@ -132,6 +132,7 @@ export class PlantStore implements PlantService {
   }
 
   async create(given: NewPlant, { signal }: WaitOptions = {}): Promise<CreateOutcome> {
+    // Not `this.create`: an override would run twice.
     if (signal) return untilAborted(signal, PlantStore.prototype.create.bind(this, given));
     const plant = validateNewPlant(given);
     this.#assertUsable();
@@ -172,8 +173,8 @@ export class PlantStore implements PlantService {
   }
 
   async get(id: bigint, { signal }: WaitOptions = {}): Promise<NewPlant | undefined> {
-    const read = () => this.getLine(id);
-    const line = await (signal === undefined ? read() : untilAborted(signal, read));
+    if (signal) return untilAborted(signal, PlantStore.prototype.get.bind(this, id));
+    const line = await this.getLine(id);
     return line && parseNewPlant(line);
   }
 

@@ -9,7 +9,7 @@ import { createTestStore } from "../../src/testing.ts";
 import { answerCreate, answerLook, fakeDriver, idsOf } from "../postgres/fake-driver.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openStore } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
+import { makeLatch, until } from "../support/watch.ts";
 
 const FERN = { id: 7n, name: "Fern" };
 const REASON = new Error("the user has left");
@@ -138,16 +138,61 @@ test("a failure after the end of the wait is ignored", async () => {
   await new Promise((resolve) => setImmediate(resolve));
 });
 
-test("a list that ends early ends what it reads", async () => {
+test("many waits at once for one signal make no warning of Node.js, and share one listener", async (t) => {
+  const { signal } = new AbortController();
+  const warnings: Error[] = [];
+  const note = (warning: Error) => warnings.push(warning);
+  process.on("warning", note);
+  t.after(() => process.off("warning", note));
+  const { released, release } = makeLatch();
+  const waits = Array.from({ length: 100 }, () => untilAborted(signal, () => released));
+  assert.equal(listenersOf(signal), 1);
+  release();
+  await Promise.all(waits);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(warnings, []);
+  assert.equal(listenersOf(signal), 0);
+});
+
+test("a signal ends all its waits, those that began after another was over too", async () => {
+  const controller = new AbortController();
+  const endless = () => new Promise<never>(() => {});
+  const waits = [untilAborted(controller.signal, endless)];
+  await untilAborted(controller.signal, async () => {});
+  waits.push(untilAborted(controller.signal, endless));
+  controller.abort(REASON);
+  for (const wait of waits) await assert.rejects(wait, REASON);
+});
+
+test("a list that ends early waits until what it reads has ended", async () => {
   const { signal } = new AbortController();
   let hasEnded = false;
   async function* endless() {
     try {
       for (;;) yield 1;
     } finally {
+      await new Promise((resolve) => setImmediate(resolve));
       hasEnded = true;
     }
   }
   assert.equal(await firstOf(eachUntilAborted(signal, endless())), 1);
   assert.deepEqual([hasEnded, listenersOf(signal)], [true, 0]);
+});
+
+test("a list that ends early throws what its source throws, unless its signal has aborted", async () => {
+  const fault = new Error("a file that does not close");
+  async function* failing() {
+    try {
+      for (;;) yield 1;
+    } finally {
+      await Promise.reject(fault);
+    }
+  }
+  const controller = new AbortController();
+  await assert.rejects(firstOf(eachUntilAborted(controller.signal, failing())), fault);
+  for await (const _ of eachUntilAborted(controller.signal, failing())) {
+    controller.abort(REASON);
+    break;
+  }
+  await new Promise((resolve) => setImmediate(resolve)); // no rejection is unhandled
 });
