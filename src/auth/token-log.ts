@@ -119,8 +119,9 @@ export class TokenSet {
     if (event.event === "created") {
       const { event: _, ...token } = event;
       this.#add(token);
-    } else if (event.event === "imported") for (const token of event.tokens) this.#add(token);
-    else {
+    } else if (event.event === "imported") {
+      for (const token of event.tokens) this.#add({ ...token });
+    } else {
       // A name may be used again after its token expired, so a revocation ends every token of the name.
       for (const token of this.#named.get(event.name) ?? []) token.revokedAt ??= event.revokedAt;
       this.#named.delete(event.name);
@@ -128,15 +129,14 @@ export class TokenSet {
   }
 
   /** Adds a new token. A known one is revoked if this one is. */
-  #add(given: TokenRecord): void {
-    const known = this.#tokens.get(given.hash);
+  #add(token: Token): void {
+    const known = this.#tokens.get(token.hash);
     if (known === undefined) {
-      const token = { ...given };
       this.#tokens.set(token.hash, token);
       const namesakes = this.#named.get(token.name);
       if (namesakes === undefined) this.#named.set(token.name, [token]);
       else namesakes.push(token);
-    } else if (given.revokedAt !== undefined) known.revokedAt ??= given.revokedAt;
+    } else if (token.revokedAt !== undefined) known.revokedAt ??= token.revokedAt;
   }
 
   get tokens(): TokenRecord[] {

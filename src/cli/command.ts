@@ -136,7 +136,8 @@ export function findCommand(
   const typed = words.slice(0, 2).filter((word) => !word.startsWith("-"));
   const nearest = findNearest(typed, names);
   if (nearest !== undefined) {
-    throw new UsageError(`there is no command "${typed.join(" ")}"; did you mean "${nearest}"?`);
+    const wrong = typed.slice(0, nearest.split(" ").length).join(" "); // without arguments
+    throw new UsageError(`there is no command "${wrong}"; did you mean "${nearest}"?`);
   }
   const group = names.filter((name) => name.startsWith(`${words[0]} `));
   const expected = (group.length > 0 ? group : names).join(", ");
