@@ -357,7 +357,7 @@ export function describeSystemError(cause: unknown): string {
   return code !== undefined && words !== undefined ? `${words} (${code})` : cause.message;
 }
 
-/** Whether a new file found no room for its name alone. Btrfs, which counts no inodes, reports that it has none. */
+/** Whether a new file failed for lack of an inode, and not of bytes. Btrfs, which counts no inodes, reports that it has none. */
 function lacksInodes(cause: Error): boolean {
   const { address, path: file = address } = cause as { path?: string; address?: string };
   if (file === undefined) return false; // a write, which needs no inode

@@ -69,7 +69,7 @@ export function ensureDirectory(directory: string): Promise<FileState> {
 export async function prepareDirectory(directory: string): Promise<void> {
   const { mode, uid } = await ensureDirectory(directory);
   const mayClose = [0, Number(uid)].includes(process.geteuid?.() ?? 0);
-  // A group that new files get (setgid), or that lets this user in, has the folder on purpose.
+  // A setgid folder, or one whose group admits this user, is shared on purpose.
   const isShared = (mode & 0o2000n) !== 0n || !mayClose;
   if ((mode & (isShared ? 0o007n : 0o077n)) !== 0n) {
     const advice = mayClose

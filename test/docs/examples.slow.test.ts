@@ -12,6 +12,7 @@ import { once } from "node:events";
 import {
   chmodSync,
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -188,8 +189,12 @@ function makePath(folder: string): string {
   return `${bin}:${process.env.PATH}`;
 }
 
+/** Where Let's Encrypt has the pair of the service. */
+const PAIR = "/etc/letsencrypt/live/plants.example";
+
 /** Folders of a machine that the commands name. */
 const FOLDERS = [
+  PAIR,
   "/var/lib/plant-store",
   "/var/lib/orchids",
   "/etc/systemd/system",
@@ -209,7 +214,7 @@ async function furnish(folder: string): Promise<void> {
   for (const name of [...FOLDERS.map((each) => `.${each}`), "dist"]) {
     mkdirSync(path.join(folder, name), { recursive: true });
   }
-  for (const name of ["dist/plant-store", "fullchain.pem", "privkey.pem"]) {
+  for (const name of ["dist/plant-store", `.${PAIR}/fullchain.pem`, `.${PAIR}/privkey.pem`]) {
     writeFileSync(path.join(folder, name), "");
   }
   for (const name of CONTAINER_FILES) {
@@ -260,10 +265,16 @@ for (const { place, code } of COMMANDS) {
       ...process.env,
       PATH: makePath(folder),
       STATE_DIRECTORY: `${folder}/home/nonroot/data`,
-      RENEWED_LINEAGE: folder,
     };
-    const { status, stderr } = await runToEnd(typed(script), { cwd: folder, env });
-    assert.equal(status, 0, stderr);
+    const renewed = code.includes("$RENEWED_LINEAGE")
+      ? ["/another/site", `${folder}${PAIR}`]
+      : [""];
+    for (const RENEWED_LINEAGE of renewed) {
+      const options = { cwd: folder, env: { ...env, RENEWED_LINEAGE } };
+      const { status, stderr } = await runToEnd(typed(script), options);
+      assert.equal(status, 0, stderr);
+    }
+    if (renewed.length > 1) assert.ok(existsSync(`${folder}/etc/plant-store/key.pem`));
   });
 }
 
