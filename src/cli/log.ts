@@ -10,7 +10,7 @@
 import { constants, fstatSync, openSync } from "node:fs";
 import { styleText } from "node:util";
 import { publishWarning, type RequestMessage, subscribe } from "../core/channels.ts";
-import { cut, encodeJsonString, escapeControls } from "../core/text.ts";
+import { cut, encodeJsonString, escapeControls, hideTokens } from "../core/text.ts";
 import { type Format as FormatOf, LineWriter } from "./line-writer.ts";
 import {
   count,
@@ -229,18 +229,4 @@ const TEXT_CHARACTERS_MAX = 1024;
 /** Cuts last: half of a token in the place of the cut would not be recognised. */
 function shorten(text: string): string {
   return cut(hideTokens(text), TEXT_CHARACTERS_MAX);
-}
-
-const TOKEN_LENGTH = 47;
-
-/** What decodes to a token once, as a proxy or a reader of the log may do: each character may be encoded. */
-const START = "(?:p|%70)(?:s|%73)(?:t|%74)(?:_|%5[Ff])";
-const CHARACTER = "(?:[\\w-]|%(?:2[Dd]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff]))";
-/** The whole run of such characters, because a token may begin anywhere in it. */
-const TOKEN_FORM = new RegExp(`${START}${CHARACTER}{43,}`, "g");
-
-/** A client may put its token into the path or a request id. The regular expression is slow. */
-function hideTokens(text: string): string {
-  if (text.length < TOKEN_LENGTH || !(text.includes("pst_") || text.includes("%"))) return text;
-  return text.replace(TOKEN_FORM, "pst_...");
 }

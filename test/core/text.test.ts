@@ -2,7 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { encodeJsonString, escapeControls, formatHostPort } from "../../src/core/text.ts";
+import {
+  encodeJsonString,
+  escapeControls,
+  formatHostPort,
+  quote,
+  summarize,
+} from "../../src/core/text.ts";
 import { anyString } from "../support/arbitraries.ts";
 
 /** What `JSON.stringify` leaves, although readers of lines may end one there. */
@@ -54,6 +60,16 @@ test("escapeControls() escapes control characters, bidirectional marks and lone 
     "\u{1f33f} \\ud83c\u{1f33f}\\udf3f",
   );
 });
+
+const TOKEN = `pst_${"A".repeat(43)}`;
+const ENCODED = `%70s%74%5f${"%41".repeat(43)}`;
+
+for (const token of [TOKEN, ENCODED]) {
+  test(`a message and a summary have no token that is written as ${token.slice(0, 10)}`, () => {
+    assert.equal(quote(`/a/${token}/b`), '"/a/pst_.../b"');
+    assert.equal(summarize(`/a/${token}\n/b`, 100), "/a/pst_...\\u000a/b");
+  });
+}
 
 const FORMATTED: readonly [host: string, port: number, text: string][] = [
   ["127.0.0.1", 8080, "127.0.0.1:8080"],
