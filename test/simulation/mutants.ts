@@ -284,7 +284,7 @@ a start that cannot read closes a log amid its sync: repair, start: corruption, 
 
 auth/token-log.ts
 a revoked token is live if a line creates it once more: token accepted
-- const known = this.#tokens.get(given.hash);
+- const known = this.#tokens.get(token.hash);
 + const known = undefined as Token | undefined;
 `;
 
