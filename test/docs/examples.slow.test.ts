@@ -259,7 +259,7 @@ for (const { place, code } of COMMANDS) {
       },
       code
         .replaceAll("plants:/", `plants:${folder}/`)
-        .replaceAll(/\b8081\b/g, String(await freePort())),
+        .replaceAll(/\b80(?:81|99)\b/g, String(await freePort())),
     );
     const env = {
       ...process.env,
