@@ -44,7 +44,6 @@ test("the first program has ten lines, makes a token, and prints it with its add
 const SERVERS: readonly [section: string, prefix: string, packages: readonly string[]][] = [
   ["A server in ten lines", "", []],
   ["node:http", "/garden", []],
-  ["Express", "/garden", ["express"]],
   ["Fastify", "/garden", ["fastify"]],
   ["The whole server", "", []],
 ];
@@ -61,6 +60,28 @@ for (const [section, prefix, packages] of SERVERS) {
     assert.equal(stderr(), "");
   });
 }
+
+const lacksExpress = whyNotInstalled("test/embedding");
+
+test(`the program of "Express" takes the session of a login for the token`, {
+  skip: lacksExpress,
+}, async (t) => {
+  const garden = await settleGarden(t, ["express"]);
+  const login = 'const sessions = new Map<string, string>([["s1", "gardener"]]);';
+  const program = programOf("Express").replace(/^const sessions = .*$/m, login);
+  const { url, stderr } = await start(t, garden, program);
+  const create = (session: string) =>
+    fetch(`${url}/garden/plants`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Cookie: `a=b; session=${session}` },
+      body: '{"id":1,"name":"a"}',
+    });
+  assert.deepEqual(await (await create("s1")).json(), { name: "a" });
+  assert.equal((await create("other")).status, 401);
+  assertError(await postPlant(`${url}/garden`, garden.token, '{"id":1,"name":"a"}'), 40102);
+  assert.deepEqual(await stored(garden), [{ id: 1n, name: "a" }]);
+  assert.equal(stderr(), "");
+});
 
 test("the documented token check is used, and no other", async (t) => {
   const garden = await settleGarden(t);
