@@ -100,7 +100,9 @@ export function printSchema(engine: DatabaseEngine = "postgresql", role = "plant
   return `-- Tables of plant-store, version ${SCHEMA_VERSION}. Run once, by their owner; ${name} is the servers' role.
 ${engine === "citus" ? setOnNodes(name) : ""}BEGIN;
 ${MAKE_TABLES}
-INSERT INTO plant_store.plant_schema VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0, ${text});
+-- A default, because the servers say how to make a row that was lost, and know no other role.
+ALTER TABLE plant_store.plant_schema ALTER servers SET DEFAULT ${text};
+INSERT INTO plant_store.plant_schema VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0);
 
 DO $do$
 DECLARE

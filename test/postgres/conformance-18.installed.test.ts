@@ -17,7 +17,7 @@ const NEEDS_NEWER = existsSync(NEWER)
 for (const [what, name, needs, passed] of [
   ["the promises of the database store hold", "conformance", NEEDS_POSTGRES, 14],
   ["another role runs nothing as that of the store", "hostile-role", NEEDS_POOLER, 9],
-  ["rights of other roles are noticed", "rights", NEEDS_POSTGRES, 19],
+  ["rights of other roles are noticed", "rights", NEEDS_POSTGRES, 18],
 ] as const) {
   const options = { ...NEEDS_NEWER, ...needs, ...TIMEOUT }; // psql is not among the programs of the package
   test(`${what} on PostgreSQL 18`, options, async () => {
