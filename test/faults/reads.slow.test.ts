@@ -70,7 +70,7 @@ test(
     // Buffers are freed in a thread, at any time after a collection: then the limit is lowered again.
     await until("there is no memory for the plant", async () => {
       await collectGarbage();
-      limit(trial.pid, `--as=${addressSpace(trial) + 80 * 2 ** 20}:`); // the plant takes 92 MiB
+      limit(trial.pid, `--as=${addressSpace(trial) + 90 * 2 ** 20}:`); // the plant takes 92 MiB
       const answer = await get(trial, "/plants/2");
       assert.ok(answer === 50307 || answer === 200, `${answer}`);
       return answer === 50307;
