@@ -64,7 +64,8 @@ export function cut(text: string, charactersMax: number = SHOWN_CHARACTERS_MAX):
 
 /** A value of a request for a message: quoted, cut, and without the token that it may hold by mistake. */
 export function quote(text: string): string {
-  return encodeJsonString(cut(hideTokens(text)));
+  // Also a part of a token, which the client may have copied: messages show no more than its form.
+  return encodeJsonString(cut(hideTokens(text).replace(/pst_[\w-]+/g, "pst_...")));
 }
 
 /** Any text as one line of at most so many characters, not counting escapes, without a token. */

@@ -64,6 +64,10 @@ test("escapeControls() escapes control characters, bidirectional marks and lone 
 const TOKEN = `pst_${"A".repeat(43)}`;
 const ENCODED = `%70s%74%5f${"%41".repeat(43)}`;
 
+test("a message has no part of a token either", () => {
+  assert.equal(quote(`/a/${TOKEN.slice(0, -1)}/b`), '"/a/pst_.../b"');
+});
+
 for (const token of [TOKEN, ENCODED]) {
   test(`a message and a summary have no token that is written as ${token.slice(0, 10)}`, () => {
     assert.equal(quote(`/a/${token}/b`), '"/a/pst_.../b"');
