@@ -6,7 +6,6 @@
  */
 import { crc32 } from "node:zlib";
 import { clock } from "../clock.ts";
-import { TOKEN_LOCK_NAME } from "../core/file-names.ts";
 import {
   encodeTokens,
   formatToken,
@@ -19,7 +18,7 @@ import {
   tokenUnknown,
 } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
-import { ensureDirectory, removeLeftover, useAndClose } from "../log/folder.ts";
+import { ensureDirectory, removeLeftover, TOKEN_LOCK_NAME, useAndClose } from "../log/folder.ts";
 import { LINE_FEED } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
 import { mendLog } from "../log/mend.ts";

@@ -12,7 +12,6 @@ import path from "node:path";
 import { crc32 } from "node:zlib";
 import { turn } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { TOKEN_LOG_NAME } from "../core/file-names.ts";
 import {
   decodeTokenRecord,
   isLive,
@@ -21,6 +20,7 @@ import {
   type TokenRecord,
 } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
+import { TOKEN_LOG_NAME } from "../log/folder.ts";
 import { isBlank, LINE_FEED, LOG_START, lineError, markLength } from "../log/lines.ts";
 import { syncLog } from "../log/resync.ts";
 

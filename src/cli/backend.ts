@@ -17,9 +17,16 @@ import type {
 } from "../core/services.ts";
 import { createFirstToken, PlantStore, PlantStoreError, TokenRegistry } from "../index.ts";
 import type { Setting } from "./command.ts";
-import { isDatabase, openDatabase } from "./database.ts";
+import { type DatabaseChoice, isDatabase, openDatabase } from "./database.ts";
 import { printMessage, withProgress } from "./output.ts";
-import type { ServeOptions } from "./serve-options.ts";
+
+/** The options of `serve` that name and bound the store. */
+interface BackendOptions extends DatabaseChoice {
+  readonly data: string;
+  readonly databaseDeadlineMs: number;
+  readonly databaseConnections: number;
+  readonly pendingBytesMax: number | undefined;
+}
 
 /** The store and the tokens of a server; `close` finishes the creates in flight. */
 export interface Backend {
@@ -43,7 +50,7 @@ const FIRST_TOKEN = { name: "first-token", scopes: ["write", "read"] } as const;
  * @throws the reason of `stop`; UsageError or PlantStoreError if the store cannot be opened.
  */
 export function openBackend(
-  options: ServeOptions,
+  options: BackendOptions,
   settings: readonly Setting[],
   stop: AbortSignal,
   onProgress: (bytes: number, total: number) => void,
@@ -61,7 +68,7 @@ function orStop<T>(stop: AbortSignal, start: Promise<T>): Promise<T> {
 }
 
 async function openDatabaseBackend(
-  options: ServeOptions,
+  options: BackendOptions,
   settings: readonly Setting[],
 ): Promise<Backend> {
   const { databaseDeadlineMs, databaseConnections, pendingBytesMax: queueBytesMax } = options;
@@ -94,7 +101,7 @@ async function openDatabaseBackend(
 }
 
 async function openFolderBackend(
-  options: ServeOptions,
+  options: BackendOptions,
   stop: AbortSignal,
   onProgress: (bytes: number, total: number) => void,
 ): Promise<Backend> {
@@ -161,7 +168,7 @@ const WORKER_RETRY_MS = 250;
 
 /** @throws the reason of `stop`. */
 async function openStore(
-  options: ServeOptions,
+  options: BackendOptions,
   stop: AbortSignal,
   onProgress: (bytes: number, total: number) => void,
 ): Promise<PlantStore> {

@@ -2,7 +2,6 @@
 import fs from "node:fs";
 import path from "node:path";
 import { crc32 } from "node:zlib";
-import { LOG_NAME } from "../core/file-names.ts";
 import { INT64_RANGE, parseInt64 } from "../core/json.ts";
 import {
   conflict,
@@ -281,15 +280,15 @@ a warning; the exit status is still 0.`,
     if (into === undefined && sourceOf("keep") === "--keep") {
       throw new UsageError("backup: --keep needs --into DIR, in which it removes old backups");
     }
-    if (into !== undefined && fs.existsSync(path.join(into, LOG_NAME))) {
-      throw new UsageError(
-        `backup: ${sourceOf("into")}: expected a folder for backups, got "${into}", which is a data directory or a backup itself`,
-      );
-    }
     requireRootsAlone(into ?? target);
     const done = await withProgress("verifying the copy", async (onProgress) => {
       if (into !== undefined) {
-        const { name, ...report } = await backupInto(data, into, { keep, onProgress });
+        const { name, ...report } = await backupInto(data, into, { keep, onProgress }).catch(
+          (error) => {
+            if (!(error instanceof RangeError)) throw error;
+            throw new UsageError(`backup: ${sourceOf("into")}: ${error.message}`);
+          },
+        );
         return { ...report, place: path.join(into, name) };
       }
       return { ...(await backUp(data, target, onProgress)), place: target, removed: [] };

@@ -6,7 +6,6 @@ import { type AdminAddress, formatAdminAddress } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import type { PlantServer, TlsOptions } from "../index.ts";
 import { report } from "./output.ts";
-import type { ServeOptions } from "./serve-options.ts";
 
 /**
  * Describes why a server cannot listen, and what to do. Returns any other error as it is.
@@ -65,7 +64,7 @@ export class Certificate {
   }
 
   /** `undefined` if no files are named. @throws like the constructor. */
-  static open({ tlsCert, tlsKey }: ServeOptions): Certificate | undefined {
+  static open(tlsCert: string | undefined, tlsKey: string | undefined): Certificate | undefined {
     return tlsCert && tlsKey ? new Certificate(tlsCert, tlsKey) : undefined;
   }
 
@@ -74,35 +73,33 @@ export class Certificate {
     return Date.parse(new X509Certificate(this.tls.cert).validTo);
   }
 
-  /** @throws Error if the files cannot be read, or do not fit each other: the pair in use stays. */
-  reload(): void {
-    const tls = this.#read();
-    this.#server?.replaceCertificate(tls);
-    this.tls = tls;
-    report({ level: "info", event: "reloaded", message: "read the certificate again" });
-  }
-
   /** Gives changed files to this server from now on. Keeps no process alive. */
   follow(server: Pick<PlantServer, "replaceCertificate">): void {
     this.#server = server;
-    this.#look();
-    this.#looking = setInterval(() => this.#look(), LOOK_MS).unref();
+    this.take(false);
+    this.#looking = setInterval(() => this.take(false), LOOK_MS).unref();
   }
 
   close(): void {
     clearInterval(this.#looking);
   }
 
-  #look(): void {
-    const faults = [this.#update(), this.#judgeEnd()].filter((fault) => fault !== undefined);
-    for (const fault of faults) if (!this.#reported.includes(fault)) publishWarning(fault);
+  /** Takes the files as they are now. @param isAsked false for a look: it takes only files that have changed. */
+  take(isAsked = true): void {
+    const faults = [this.#update(isAsked), this.#judgeEnd()].filter((fault) => fault !== undefined);
+    for (const fault of faults) {
+      if (isAsked || !this.#reported.includes(fault)) publishWarning(fault);
+    }
     this.#reported = faults;
   }
 
-  #update(): string | undefined {
+  #update(isAsked: boolean): string | undefined {
     try {
-      const { cert, key } = this.#read();
-      if (!cert.equals(this.tls.cert) || !key.equals(this.tls.key)) this.reload();
+      const tls = this.#read();
+      if (!isAsked && tls.cert.equals(this.tls.cert) && tls.key.equals(this.tls.key)) return;
+      this.#server?.replaceCertificate(tls);
+      this.tls = tls;
+      report({ level: "info", event: "reloaded", message: "read the certificate again" });
       return undefined;
     } catch (error) {
       return `keeping the certificate that is in use: ${(error as Error).message}`;

@@ -78,17 +78,10 @@ export function stopSignal(): AbortSignal {
 }
 
 /**
- * Calls `reload` at every SIGHUP; if it throws, the old certificate stays. Without it the signal is
- * ignored, except at a terminal: there it means that the terminal is gone, and ends the server.
+ * Calls `reload` at every SIGHUP. Without it the signal is ignored, except at a terminal: there it means that
+ * the terminal is gone, and ends the server.
  */
 export function onReloadSignal(reload: (() => void) | undefined): void {
   if (reload === undefined && process.stdin.isTTY) return;
-  process.on("SIGHUP", () => {
-    if (reload === undefined) return;
-    try {
-      reload();
-    } catch (error) {
-      publishWarning(`keeping the certificate that is in use: ${(error as Error).message}`);
-    }
-  });
+  process.on("SIGHUP", () => reload?.());
 }

@@ -70,6 +70,28 @@ export interface ListOptions {
   readonly after?: bigint | undefined;
 }
 
+/** A timer of a clock. @internal */
+export interface Timer {
+  unref(): unknown;
+  /** Lets it start anew. */
+  refresh(): unknown;
+}
+
+/** Time and chance (src/clock.ts). @internal */
+export interface Clock {
+  /** The monotonic clock, in milliseconds. */
+  steadyMs(): number;
+  /** Milliseconds since 1970, UTC. */
+  wallMs(): number;
+  setTimeout(run: () => void, ms: number): Timer;
+  clearTimeout(timer: Timer | undefined): void;
+  setInterval(run: () => void, ms: number): Timer;
+  clearInterval(timer: Timer | undefined): void;
+  /** Runs in the next turn of the event loop, after sockets were read. */
+  setImmediate(run: () => void): void;
+  randomBytes(count: number): Buffer;
+}
+
 /** What a token may do: `write` is the interface's one operation. */
 export type Scope = "write" | "read";
 

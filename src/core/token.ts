@@ -14,9 +14,11 @@ import { createHash } from "node:crypto";
 import { PlantStoreError } from "./errors.ts";
 import { assertNames } from "./options.ts";
 import {
+  type Clock,
   isTokenName,
   SCOPES,
   type Scope,
+  type Timer,
   type TokenStatus,
   type TokenVerifier,
   type VerifiedToken,
@@ -259,20 +261,6 @@ export const VERDICT_MS = 2000;
 export const LOOK_INTERVAL_MS = { folder: 100, database: 500 } as const;
 /** Requests that wait for a look: as many as may be in flight by default. */
 const WAITING_MAX = 16_384;
-
-interface Timer {
-  unref(): unknown;
-}
-
-/** Clocks and timers; `src/clock.ts` describes them. @internal */
-export interface Clock {
-  steadyMs(): number;
-  wallMs(): number;
-  setTimeout(run: () => void, ms: number): Timer;
-  clearTimeout(timer: Timer | undefined): void;
-  setInterval(run: () => void, ms: number): Timer;
-  clearInterval(timer: Timer | undefined): void;
-}
 
 /** One moment by both clocks, in milliseconds. @internal */
 export interface Moment {

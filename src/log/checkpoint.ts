@@ -11,8 +11,9 @@
  */
 import path from "node:path";
 import { crc32 } from "node:zlib";
-import { clock, type Timer } from "../clock.ts";
+import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
+import type { Timer } from "../core/services.ts";
 import { disk, ioError, orIoError, systemCode } from "./disk.ts";
 import { LogFile } from "./file.ts";
 import { exists, removeLeftover, useAndClose } from "./folder.ts";

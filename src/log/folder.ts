@@ -1,11 +1,23 @@
 /**
- * The folders of the store: made, made durable, and judged as the place of a data directory.
+ * The folders of the store: made, made durable, and judged as the place of a data directory; the names of
+ * the files in a data directory (docs/data-directory.md).
  *
  * Files are 0600 and folders 0700. A folder that this file has made is durable.
  */
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { disk, type FileState, ioError, orIoError, systemCode } from "./disk.ts";
+
+/** The log of plants. */
+export const LOG_NAME = "plants.jsonl";
+/** The lock of the process that writes it (log/lock). */
+export const LOCK_NAME = "lock";
+/** The log of tokens. */
+export const TOKEN_LOG_NAME = "tokens.jsonl";
+/** The lock of the process that changes a token. */
+export const TOKEN_LOCK_NAME = "tokens-lock";
+/** Where `restore` puts its copy until that is verified. */
+export const RESTORE_NAME = "restore.partial";
 
 /** Does some work with a resource, and closes it, also if the work rejects. */
 export async function useAndClose<T extends { close(): Promise<void> }, R>(

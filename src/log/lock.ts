@@ -23,9 +23,10 @@ import fs from "node:fs";
 import net from "node:net";
 import os from "node:os";
 import path from "node:path";
-import { clock, sleep, type Timer } from "../clock.ts";
+import { clock, sleep } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
+import type { Timer } from "../core/services.ts";
 import {
   describeSystemError,
   type FileState,

@@ -11,12 +11,12 @@
  * every client of a plant was answered 503, it leaves the queue; if it was sent, it may still be stored,
  * because that answer leaves the outcome open.
  */
-import { clock, type Timer } from "../clock.ts";
+import { clock } from "../clock.ts";
 import { batches } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { conflict, encodeNewPlant, type NewPlant } from "../core/plant.ts";
-import type { CreateOutcome } from "../core/services.ts";
+import type { CreateOutcome, Timer } from "../core/services.ts";
 import { ShortLivedMap } from "../core/short-lived-map.ts";
 import { type Connection, DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { closedFault, type Database, Lane } from "./database.ts";

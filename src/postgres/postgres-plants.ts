@@ -5,8 +5,7 @@
  * may show a plant whose create was not answered yet. Every call ends within the deadline. Lists are
  * in order of id: a plant that was durable when its list began is in it once.
  */
-import { clock } from "../clock.ts";
-import { eachUntilAborted, untilAborted } from "../core/abort.ts";
+import { clock, eachUntilAborted, untilAborted } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import {

@@ -20,7 +20,6 @@ import path from "node:path";
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOG_NAME, RESTORE_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { assertNames, readNumber } from "../core/options.ts";
 import {
   type Checkpoint,
@@ -34,11 +33,14 @@ import { LogFile } from "../log/file.ts";
 import {
   ensureDirectory,
   exists,
+  LOG_NAME,
+  RESTORE_NAME,
   removeFolderOfFiles,
   removeLeftover,
   removeLeftoverFolder,
   renameDurably,
   syncFolderAndName,
+  TOKEN_LOG_NAME,
   useAndClose,
 } from "../log/folder.ts";
 import {
@@ -114,7 +116,8 @@ export interface NumberedBackupReport extends BackupReport {
  * cannot be removed, it publishes a warning; the next call tries again.
  *
  * @throws PlantStoreError like `backup`; `locked` also if another process makes a backup in the folder.
- * @throws TypeError or RangeError if `keep` is out of its range (`NUMBER_OPTIONS`).
+ * @throws RangeError if the folder is a data directory or a backup itself; TypeError or RangeError if `keep`
+ * is out of its range (`NUMBER_OPTIONS`).
  */
 export async function backupInto(
   directory: string,
@@ -123,6 +126,10 @@ export async function backupInto(
 ): Promise<NumberedBackupReport> {
   assertNames(options, ["keep", "onProgress"]);
   const keep = readNumber(options, "keep");
+  if (exists(path.join(folder, LOG_NAME))) {
+    const got = `"${folder}", which is a data directory or a backup itself`;
+    throw new RangeError(`expected a folder for backups, got ${got}`);
+  }
   return copyDirectory(directory, options.onProgress, (fill) => addBackup(folder, keep, fill));
 }
 

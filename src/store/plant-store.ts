@@ -6,7 +6,7 @@
  * flight one writes, and the others share its outcome: an earlier answer would acknowledge a plant that
  * is not durable. One process at a time has a data directory open for writing.
  */
-import { eachUntilAborted, untilAborted } from "../core/abort.ts";
+import { eachUntilAborted, untilAborted } from "../clock.ts";
 import { type CreateMessage, creates } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/json.ts";

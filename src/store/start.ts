@@ -12,7 +12,6 @@
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { isSamePlant, type NewPlant } from "../core/plant.ts";
 import {
   type Checkpoint,
@@ -25,7 +24,7 @@ import {
 } from "../log/checkpoint.ts";
 import { disk, ioError } from "../log/disk.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
-import { exists, prepareDirectory, removeLeftover } from "../log/folder.ts";
+import { exists, LOCK_NAME, LOG_NAME, prepareDirectory, removeLeftover } from "../log/folder.ts";
 import {
   endOfLines,
   estimateLines,

@@ -11,7 +11,6 @@
  */
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOCK_NAME } from "../core/file-names.ts";
 import { assertNames } from "../core/options.ts";
 import {
   type Checkpoint,
@@ -24,7 +23,7 @@ import {
 } from "../log/checkpoint.ts";
 import { disk, orIoError } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
-import { exists, removeLeftover, renameDurably, useAndClose } from "../log/folder.ts";
+import { exists, LOCK_NAME, removeLeftover, renameDurably, useAndClose } from "../log/folder.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
 import { lostLineJudge } from "../log/mend.ts";

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { VERSION } from "../../src/cli/command.ts";
-import { SERVE_OPTIONS } from "../../src/cli/serve-options.ts";
+import { SERVE_OPTIONS } from "../../src/cli/serve.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf, messagesOf } from "../support/messages.ts";

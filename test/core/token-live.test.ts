@@ -1,9 +1,10 @@
 /** How old a verdict may be, and who waits for a look, by a clock that the test sets. */
 import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
 import { describe, test } from "node:test";
+import type { Clock } from "../../src/core/services.ts";
 import {
   ageMs,
-  type Clock,
   formatToken,
   hashToken,
   LiveTokens,
@@ -35,13 +36,13 @@ class FakeClock {
 
   get clock(): Clock {
     const setTimeout = (run: () => void, ms: number) => {
-      const timer = { unref() {} };
+      const timer = { unref() {}, refresh() {} };
       this.timers.set(timer, { due: this.steadyMs + ms, run });
       return timer;
     };
     const setInterval = (tick: () => void) => {
       this.tick = tick;
-      return { unref() {} };
+      return { unref() {}, refresh() {} };
     };
     return {
       steadyMs: () => this.steadyMs,
@@ -52,6 +53,8 @@ class FakeClock {
       },
       setInterval,
       clearInterval() {},
+      setImmediate,
+      randomBytes,
     };
   }
 

@@ -4,8 +4,14 @@ import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { STATES } from "../../src/admin/status.ts";
-import * as fileNames from "../../src/core/file-names.ts";
 import { FAILURES } from "../../src/http/answer.ts";
+import {
+  LOCK_NAME,
+  LOG_NAME,
+  RESTORE_NAME,
+  TOKEN_LOCK_NAME,
+  TOKEN_LOG_NAME,
+} from "../../src/log/folder.ts";
 import { startAdmin } from "../support/admin.ts";
 import { runCli } from "../support/cli.ts";
 import { PAGES, type Row, readPage, rowsOf, tablesOf, wordsIn } from "../support/docs.ts";
@@ -177,7 +183,14 @@ test("the table of files has every name that the code makes, and no other", () =
       ([, suffix = ""]) => suffix,
     );
   });
-  const names = [...Object.values(fileNames), ...new Set(suffixes)];
+  const names = [
+    LOG_NAME,
+    LOCK_NAME,
+    TOKEN_LOG_NAME,
+    TOKEN_LOCK_NAME,
+    RESTORE_NAME,
+    ...new Set(suffixes),
+  ];
   const documented = wordsOf(rowsOf(FILES, "file"), "file").map((word) => {
     return word.replace(/[.-]N$/, "").replace(/^(?:plants\.jsonl(?:\.checkpoint)?(?=\.)|…)/, "");
   });

@@ -16,7 +16,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   memory: [],
   log: ["core", "memory", "clock"],
   store: ["core", "log", "clock"],
-  clock: [],
+  clock: ["core/services.ts"],
   auth: ["core", "log", "clock"],
   postgres: ["core", "clock", "memory"],
   http: ["core", "memory"],

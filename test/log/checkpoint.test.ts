@@ -4,7 +4,8 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import fc from "fast-check";
-import { clock, type Timer } from "../../src/clock.ts";
+import { clock } from "../../src/clock.ts";
+import type { Timer } from "../../src/core/services.ts";
 import {
   type Checkpoint,
   Checkpointer,

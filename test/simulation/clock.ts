@@ -5,7 +5,7 @@
  * microtask has run, as in Node's event loop. The end of a world discards its events: a dead program is never
  * called again.
  */
-import type { Clock, Timer } from "../../src/clock.ts";
+import type { Clock, Timer } from "../../src/core/services.ts";
 import { lendBuffers, takeBuffersBack } from "./memory.ts";
 import type { Random } from "./random.ts";
 

@@ -14,7 +14,8 @@ import net from "node:net";
 import os from "node:os";
 import timers from "node:timers";
 import timersPromises from "node:timers/promises";
-import { type Clock, clock, replaceClock } from "../../src/clock.ts";
+import { clock, replaceClock } from "../../src/clock.ts";
+import type { Clock } from "../../src/core/services.ts";
 // It takes the real turns of the event loop, which drive the simulation, before they are forbidden.
 import "./clock.ts";
 

@@ -3,7 +3,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { flagOf } from "../../src/cli/command.ts";
-import { SERVE_OPTIONS } from "../../src/cli/serve-options.ts";
+import { SERVE_OPTIONS } from "../../src/cli/serve.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 

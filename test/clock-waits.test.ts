@@ -2,14 +2,14 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { type TestContext, test } from "node:test";
-import { eachUntilAborted, untilAborted } from "../../src/core/abort.ts";
-import type { PlantService } from "../../src/index.ts";
-import { PostgresPlants } from "../../src/postgres/index.ts";
-import { createTestStore } from "../../src/testing.ts";
-import { answerCreate, answerLook, fakeDriver, idsOf } from "../postgres/fake-driver.ts";
-import { makeFolder } from "../support/folders.ts";
-import { openStore } from "../support/stores.ts";
-import { makeLatch, until } from "../support/watch.ts";
+import { eachUntilAborted, untilAborted } from "../src/clock.ts";
+import type { PlantService } from "../src/index.ts";
+import { PostgresPlants } from "../src/postgres/index.ts";
+import { createTestStore } from "../src/testing.ts";
+import { answerCreate, answerLook, fakeDriver, idsOf } from "./postgres/fake-driver.ts";
+import { makeFolder } from "./support/folders.ts";
+import { openStore } from "./support/stores.ts";
+import { makeLatch, until } from "./support/watch.ts";
 
 const FERN = { id: 7n, name: "Fern" };
 const REASON = new Error("the user has left");
