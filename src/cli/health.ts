@@ -8,6 +8,8 @@ import { once } from "node:events";
 import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
 import { urlToHttpOptions } from "node:url";
+import { HEALTH_REQUEST_ID } from "../core/channels.ts";
+import { ERROR_NUMBERS } from "../core/errors.ts";
 import { type AdminAddress, formatAdminAddress } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import { defineCommand, type OptionValues } from "./command.ts";
@@ -17,11 +19,8 @@ import { printLines } from "./output.ts";
 
 /** More than any answer of ours. */
 const ANSWER_BYTES_MAX = 4096;
-const MISSING_TOKEN = 40101;
 /** The shortest deadline that a store over a database accepts. */
 const DEADLINE_MS_MIN = 100;
-/** How a server that expects HTTPS answers plain HTTP. */
-const BAD_REQUEST = 40001;
 
 const OPTIONS = {
   url: {
@@ -67,8 +66,10 @@ export const health = defineCommand({
 /** @throws Error if something else answers, or nothing. */
 async function askService(url: string, timeoutMs: number): Promise<string> {
   const { status, members } = await ask(url, httpTarget(`${url}/plants`), timeoutMs);
-  if (members.error === BAD_REQUEST) throw new Error(`${url} answers: ${members.message}`);
-  if (status !== 401 || members.error !== MISSING_TOKEN) throw otherServer(url);
+  // A server that expects HTTPS answers plain HTTP so.
+  if (members.error === ERROR_NUMBERS.bad_request)
+    throw new Error(`${url} answers: ${members.message}`);
+  if (status !== 401 || members.error !== ERROR_NUMBERS.missing_token) throw otherServer(url);
   return `${url} answers`;
 }
 
@@ -110,7 +111,8 @@ async function ask(url: string, target: https.RequestOptions, timeoutMs: number)
   const signal = AbortSignal.timeout(timeoutMs);
   // Not the global agent, which uses the proxy of HTTP_PROXY if NODE_USE_ENV_PROXY is set.
   const agent = new client.Agent();
-  const req = client.get({ ...target, rejectUnauthorized: false, signal, agent });
+  const headers = { "X-Request-Id": HEALTH_REQUEST_ID };
+  const req = client.get({ ...target, headers, rejectUnauthorized: false, signal, agent });
   req.on("error", () => {}); // an error after the headers also ends the loop over the body
   try {
     const [res] = (await once(req, "response")) as [IncomingMessage];

@@ -16,7 +16,18 @@ export interface WarningMessage {
   readonly requestId?: string | undefined;
 }
 
-/** On `plant-store:request`: a request that was answered, or that broke off before. */
+/**
+ * The request id of a health check. It has no token, so it is answered 401; nothing is published about that
+ * answer, because nobody has to look into it.
+ *
+ * @internal
+ */
+export const HEALTH_REQUEST_ID = "plant-store-health";
+
+/**
+ * On `plant-store:request`: a request that was answered, or that broke off before. None for the 401 of a health
+ * check: without a token, with the request id `plant-store-health`.
+ */
 export interface RequestMessage {
   /** `undefined` if the bytes on the connection never became a request. */
   readonly method: string | undefined;

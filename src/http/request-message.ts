@@ -13,7 +13,13 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { isIP, type Socket, SocketAddress } from "node:net";
-import { publishWarning, type RequestMessage, requests } from "../core/channels.ts";
+import {
+  HEALTH_REQUEST_ID,
+  publishWarning,
+  type RequestMessage,
+  requests,
+} from "../core/channels.ts";
+import { ERROR_NUMBERS } from "../core/errors.ts";
 import type { TrustedProxies } from "../core/services.ts";
 
 /** Text that means nothing to a header, a line of a log, a shell or a page. */
@@ -96,6 +102,7 @@ export function publishAnswer(
   req?: WatchedRequest,
 ): void {
   if (!requests.hasSubscribers) return;
+  if (requestId === HEALTH_REQUEST_ID && answered.error === ERROR_NUMBERS.missing_token) return;
   const message = req?.[NOTED] ?? beginMessage(req, answered.client);
   if (message.durationMs !== undefined) message.durationMs = performance.now() - message.durationMs;
   message.status = answered.status;

@@ -4,6 +4,7 @@ import http from "node:http";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
+import { ask } from "../support/admin.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -32,6 +33,16 @@ describe("health reports in one line, and by its status, whether a store answers
     for (const end of ends) {
       assert.deepEqual([end.status, end.stdout, end.stderr], [0, `${url} answers\n`, ""]);
     }
+  });
+
+  test("a server neither logs nor counts it", async (t) => {
+    const admin = join(makeFolder(t), "admin.sock");
+    const server = await startServer(t, ["--data", makeFolder(t), "--admin", admin]);
+    const end = await runCli(["health", "--url", server.url]);
+    assert.deepEqual([end.status, end.stderr], [0, ""]);
+    const { text } = await ask(`unix:${admin}`, "/status.json");
+    assert.deepEqual(JSON.parse(text).errors, []);
+    assert.doesNotMatch(server.stderr(), /"event":"request"/);
   });
 
   test("a server with a certificate: 0", NEEDS_OPENSSL, async (t) => {

@@ -193,6 +193,25 @@ for (const [says, request, published] of REQUESTS) {
   });
 }
 
+test("of a health check only the answer to a missing token is not published", async (t) => {
+  const service = await startService(t);
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  const id = { "X-Request-Id": "plant-store-health" };
+  for (const [headers, status] of [
+    [{ ...id, Authorization: undefined }, 401],
+    [{ ...id, Authorization: "Bearer guess" }, 401],
+    [{ Authorization: undefined }, 401],
+    [id, 200],
+  ] as const) {
+    const answer = await send(service, service.port, { headers, body: BODY });
+    assert.equal(answer.status, status);
+  }
+  assert.deepEqual(
+    messages.map(({ status, error }) => error ?? status),
+    [40102, 40101, 200],
+  );
+});
+
 test("a body that breaks off in the parser is published with its request", async (t) => {
   const service = await startService(t);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
