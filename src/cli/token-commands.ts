@@ -236,7 +236,7 @@ function parseTokens(lines: string): TokenRecord[] | undefined {
 function parseToken(line: string): TokenRecord {
   const record = decodeTokenRecord(parseMembers(line));
   if (encodeTokens(record) === line) return record;
-  throw new Error("expected the members, their order and the times that token export prints");
+  throw new Error("expected the members, order, times and spaces of token export, got others");
 }
 
 function parseMembers(line: string): Readonly<Record<string, unknown>> {
