@@ -44,8 +44,8 @@ const LOOK_MS = 60_000;
 const WARN_MS = 14 * 86_400_000;
 
 /**
- * The certificate of a server, which follows its files: SIGHUP and a look once a minute take those that have
- * changed. Until they can be used, the pair in use stays. A look reports a fault once while it lasts.
+ * The certificate of a server, which follows its files: SIGHUP takes them, and a look once a minute does if they
+ * have changed. Until they can be used, the pair in use stays. A look reports a fault once while it lasts.
  */
 export class Certificate {
   readonly #certFile: string;
@@ -56,7 +56,7 @@ export class Certificate {
   /** In use. */
   tls: TlsOptions & { readonly cert: Buffer; readonly key: Buffer };
 
-  /** @throws Error naming the file that cannot be read, or is no certificate or key. */
+  /** @throws Error naming the file that cannot be read, or is no certificate or key, or not the key of the other. */
   constructor(certFile: string, keyFile: string) {
     this.#certFile = certFile;
     this.#keyFile = keyFile;
@@ -80,24 +80,27 @@ export class Certificate {
     this.#looking = setInterval(() => this.take(false), LOOK_MS).unref();
   }
 
-  close(): void {
+  stop(): void {
     clearInterval(this.#looking);
   }
 
   /** Takes the files as they are now. @param isAsked false for a look: it takes only files that have changed. */
   take(isAsked = true): void {
-    const faults = [this.#update(isAsked), this.#judgeEnd()].filter((fault) => fault !== undefined);
+    if (this.#server === undefined) return; // `follow` takes what has changed by then
+    const faults = [this.#update(this.#server, isAsked), this.#findExpiryFault()].filter(
+      (fault) => fault !== undefined,
+    );
     for (const fault of faults) {
       if (isAsked || !this.#reported.includes(fault)) publishWarning(fault);
     }
     this.#reported = faults;
   }
 
-  #update(isAsked: boolean): string | undefined {
+  #update(server: Pick<PlantServer, "replaceCertificate">, isAsked: boolean): string | undefined {
     try {
       const tls = this.#read();
       if (!isAsked && tls.cert.equals(this.tls.cert) && tls.key.equals(this.tls.key)) return;
-      this.#server?.replaceCertificate(tls);
+      server.replaceCertificate(tls);
       this.tls = tls;
       report({ level: "info", event: "reloaded", message: "read the certificate again" });
       return undefined;
@@ -106,9 +109,9 @@ export class Certificate {
     }
   }
 
-  #judgeEnd(): string | undefined {
-    const leftMs = this.expiresAt - Date.now();
+  #findExpiryFault(): string | undefined {
     const { validTo } = new X509Certificate(this.tls.cert);
+    const leftMs = Date.parse(validTo) - Date.now();
     const ends = `the certificate "${this.#certFile}" ${leftMs > 0 ? "ends" : "has expired"}`;
     return leftMs <= WARN_MS ? `${ends} on ${validTo}: renew it` : undefined;
   }

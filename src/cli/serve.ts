@@ -196,7 +196,7 @@ async function serveUntil(
     if (error !== stop.reason) throw error;
     report({ level: "info", event: "stopped", message: "stopped before it was ready" });
   } finally {
-    certificate?.close();
+    certificate?.stop();
     await server?.close(options.drainTimeoutMs);
     await backend?.close();
     if (server !== undefined) report({ level: "info", event: "stopped", message: "stopped" });

@@ -97,7 +97,24 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     passMinute();
     passMinute();
     assert.deepEqual([taken, warnings.length], [[second.cert], 2]);
-    certificate.close();
+    certificate.stop();
+  });
+
+  test("files that change before the server listens are taken once it does, also after SIGHUP", (t) => {
+    t.mock.timers.enable({ apis: ["setInterval"] });
+    const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
+    const files = makeFolder(t);
+    const [cert, key] = [join(files, "cert.pem"), join(files, "key.pem")];
+    copyFileSync(first.certPath, cert);
+    copyFileSync(first.keyPath, key);
+    const certificate = new Certificate(cert, key);
+    copyFileSync(second.certPath, cert);
+    copyFileSync(second.keyPath, key);
+    certificate.take(); // as SIGHUP does, while the server begins to listen with the first pair
+    const taken: unknown[] = [];
+    certificate.follow({ replaceCertificate: (tls) => void taken.push(tls.cert) });
+    assert.deepEqual(taken, [second.cert]);
+    certificate.stop();
   });
 
   test("a certificate that ends within 14 days or has ended is a warning, and its end a metric", (t) => {
@@ -128,7 +145,7 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
       assert.equal(warnings.length, count, `${left}`);
       assert.ok(warnings.length === 0 || warnings.at(-1)?.message.includes(message));
     }
-    certificate.close();
+    certificate.stop();
   });
 
   test("files that are missing or do not fit each other: status 1 and one line", async (t) => {
