@@ -24,7 +24,7 @@ function residentBytes(): number {
 }
 
 /**
- * A quarter of that, because there are four budgets: bodies, records that wait for the disk, answers to
+ * A quarter of that, for each of the large budgets: bodies, records that wait for the disk, answers to
  * reads, and requests that wait on their connections. From 4 to 64 MiB, in bytes.
  *
  * @internal

@@ -60,7 +60,7 @@ export async function revokeToken(directory: string, name: string): Promise<void
   const file = await LogFile.openForReading(filePath);
   await file?.close();
   if (file === undefined) {
-    await syncTokens(filePath);
+    await syncTokens(filePath); // that it is missing must be on disk, too
     throw tokenUnknown(name); // create no folder for this
   }
   await changeTokens(directory, async (tokens, append) => {
@@ -146,7 +146,7 @@ async function changeTokens<T>(
     // Opened once more, because it may have been replaced by a copy.
     return useAndClose(await LogFile.open(filePath, lock), async (file) => {
       file.assertInPlace(found.end);
-      // First the event, then its line feed: a line is never one of which a power cut lost a sector.
+      // First the event, then its line feed: so a power cut leaves no line with its line feed that lacks a sector.
       const append = async (event: TokenEvent) => {
         await file.appendOrThrow(Buffer.from(encodeTokens(event)));
         // Without room for it the event counts all the same, and the next change completes its line.
@@ -167,6 +167,7 @@ async function recoverTokens(
   const isUnfinished = await tokens.parse(file.path, bytes.subarray(0, file.end));
   await syncFound(file); // before a write of the mend reports, and so hides, an earlier failure
   if (isUnfinished && bytes[file.end - 1] === 0) {
+    // Its line feed arrived as a zero (see `parseTail`). The cut moves `file.end`.
     await file.truncate(file.end - 1);
     bytes.fill(LINE_FEED, file.end);
   }

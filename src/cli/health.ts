@@ -66,7 +66,7 @@ export const health = defineCommand({
 /** @throws Error if something else answers, or nothing. */
 async function askService(url: string, timeoutMs: number): Promise<string> {
   const { status, members } = await ask(url, httpTarget(`${url}/plants`), timeoutMs);
-  // A server that expects HTTPS answers plain HTTP so.
+  // A server that expects HTTPS answers plain HTTP with this.
   if (members.error === ERROR_NUMBERS.bad_request)
     throw new Error(`${url} answers: ${members.message}`);
   if (status !== 401 || members.error !== ERROR_NUMBERS.missing_token) throw otherServer(url);

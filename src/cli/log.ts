@@ -1,6 +1,6 @@
 /**
  * The log of a running server, on standard error: what the server reports of itself, and one line
- * for every request.
+ * for every request that is published; of those without a good token, ten a second.
  *
  * Invariant: whatever text an event holds, its line is one line that moves no cursor, holds no token,
  * and is shorter than the 16 KiB at which Docker cuts a line in two. A request's numbers and the

@@ -143,7 +143,7 @@ const tokenImport = defineCommand({
   details: `All tokens are imported, or none: the exit status is 3 if a line is refused, if another live
 token has the name of a new one, or if one hash belongs to two different tokens. A token that
 is revoked on either side is revoked afterwards. An import can be repeated. Running servers
-accept and refuse the tokens once the command has ended.`,
+accept the tokens once the command has ended, and refuse revoked ones within 2 seconds.`,
   async run([file = ""], options, settings) {
     const { data } = options;
     const records = await readTokenLines(file); // root reads it as root

@@ -17,8 +17,8 @@ export interface WarningMessage {
 }
 
 /**
- * The request id of a health check. It has no token, so it is answered 401; nothing is published about that
- * answer, because nobody has to look into it.
+ * The request id of a health check. The check has no token, so it is answered 401, and nothing is published
+ * about that. About a wrong token is: a guess must not hide behind this id.
  *
  * @internal
  */

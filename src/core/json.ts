@@ -4,7 +4,8 @@
  * `JSON.parse` rounds numbers, hides duplicate members, and builds objects whose keys an attacker may
  * choose to collide. This scanner checks the whole text against RFC 8259, builds nothing, and reports
  * the members of the top-level object. It is iterative: a level of depth takes a byte, never a stack
- * frame, and it knows nothing about plants. This file uses nothing that a browser lacks.
+ * frame, and it knows nothing about plants; they are here because the client may import this file. It uses
+ * nothing that a browser lacks.
  */
 import { PlantStoreError } from "./errors.ts";
 import { encodeJsonString } from "./text.ts";

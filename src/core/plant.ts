@@ -197,7 +197,7 @@ export function unknownCursor(after: bigint | undefined): PlantStoreError {
 }
 
 /**
- * Finds plants in the form that `encodeNewPlant` writes, the canonical one:
+ * Finds plants in the form that `encodeNewPlant` writes, the usual one:
  *
  *   {"id":7,"name":"Fern"}  or  {"id":7,"name":"Fern","tag":"indoor"}
  *

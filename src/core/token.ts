@@ -287,7 +287,7 @@ export abstract class LiveTokens implements TokenVerifier {
   readonly #options: FollowOptions;
   readonly #clock: Clock;
   /** Verdicts by hash: the time of a look-up reveals nothing of a token. */
-  #verdicts = new Map<string, VerifiedToken>();
+  #live = new Map<string, VerifiedToken>();
   #records = new Map<VerifiedToken, TokenRecord>();
   /** When the newest good look began; before the first one, a moment that is too old. */
   #lookedAt: Moment;
@@ -360,14 +360,14 @@ export abstract class LiveTokens implements TokenVerifier {
     for (const record of records) {
       if (!isLive(record, wallMs)) continue;
       const { hash, name, scopes } = record;
-      const before = this.#verdicts.get(hash);
+      const before = this.#live.get(hash);
       // The same object while name and scopes are the same: a stream must outlive other changes.
       const isSame = before?.name === name && before.scopes.join() === scopes.join();
       const verdict = isSame ? before : { name, scopes };
       verdicts.set(hash, verdict);
       live.set(verdict, record);
     }
-    this.#verdicts = verdicts;
+    this.#live = verdicts;
     this.#records = live;
   }
 
@@ -384,7 +384,7 @@ export abstract class LiveTokens implements TokenVerifier {
    * succeeds in time.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
-    const verdict = this.#verdicts.get(hashToken(token));
+    const verdict = this.#live.get(hashToken(token));
     const record = verdict && this.#records.get(verdict);
     const isGood = record !== undefined && isLive(record, this.#clock.wallMs());
     if (this.isFresh) return isGood ? verdict : undefined;
@@ -470,7 +470,7 @@ export abstract class LiveTokens implements TokenVerifier {
     });
   }
 
-  /** Stops looking, and rejects what waits for a look. Two seconds later every verdict is `tokens_unreadable`. */
+  /** Stops looking, and rejects what waits for a look. Two seconds later `verify` throws `tokens_unreadable`. */
   close(): void {
     this.isClosed = true;
     this.#clock.clearInterval(this.#interval);

@@ -19,11 +19,11 @@ import type { Scope } from "../core/services.ts";
 import { encodeJsonString } from "../core/text.ts";
 import {
   closeBy,
-  closesAfter,
   hasStopped,
   ignoreFollowing,
   resumeReading,
   sendAsOneText,
+  willClose,
 } from "./node-internals.ts";
 import { type Noted, nameRequest, peerOf, publishAnswer } from "./request-message.ts";
 
@@ -33,7 +33,7 @@ export interface Reply {
   /** Text, or the bytes of text in UTF-8. */
   readonly body: string | Uint8Array;
   /** The entity tag of a plant. */
-  readonly tag?: string;
+  readonly etag?: string;
   /** The number in an Error body. */
   readonly error?: number;
   /** The message of a 4xx. */
@@ -115,7 +115,7 @@ export function encodeReply(reply: Reply, requestId: string): string {
 }
 
 export function replyHeaders(reply: Reply, requestId: string): Record<string, string> {
-  const { headers, body, tag } = reply;
+  const { headers, body, etag } = reply;
   const all: Record<string, string> =
     body === ""
       ? { "Cache-Control": "no-store", "X-Request-Id": requestId, ...headers }
@@ -127,7 +127,7 @@ export function replyHeaders(reply: Reply, requestId: string): Record<string, st
           "X-Request-Id": requestId,
           ...headers,
         };
-  if (tag !== undefined) all.ETag = tag;
+  if (etag !== undefined) all.ETag = etag;
   return all;
 }
 
@@ -243,9 +243,9 @@ export function answer(
   const isCutOff = rest > DISCARD_BYTES_MAX || (rest > 0 && isLastAnswer(res, req));
   if (closes || isCutOff) lingerAfterEnd({ req, res, lingering });
   const requestId = nameRequest(req);
-  const { status, headers, body, tag } = reply;
-  // A create, or the read of a plant: no other 200 has just these headers.
-  const isUsual = status === 200 && (tag !== undefined || headers === NO_HEADERS);
+  const { status, headers, body, etag } = reply;
+  // A create, a plant, or a last page, whose Vary `sendAsOneText` refuses: no other 200 has just these headers.
+  const isUsual = status === 200 && (etag !== undefined || headers === NO_HEADERS);
   const isText = isUsual && body.length <= TEXT_MAX;
   if (!isText || !sendAsOneText(res, reply, requestId, replyHeaders)) {
     res.writeHead(status, replyHeaders(reply, requestId));
@@ -308,7 +308,7 @@ export function closeAfter(res: ServerResponse | undefined): void {
  * 9.3).
  */
 export function isLastAnswer(res: ServerResponse, req = res.req): boolean {
-  return closesAfter(res, req) || res.getHeader("Connection") === "close";
+  return willClose(res, req) || res.getHeader("Connection") === "close";
 }
 
 /** Calls `then` when this answer, and with it every earlier one, is written. */

@@ -84,7 +84,7 @@ export function overloaded(): PlantStoreError {
 
 /** Calls `then` once the system has the whole answer or the client has left; at once if that is so. */
 export function afterSent(req: IncomingMessage, res: ServerResponse, then: () => void): void {
-  if (res.writableFinished || res.closed || hasLeft(req, res)) {
+  if (res.writableFinished || res.closed || isSent(req, res)) {
     then();
     return;
   }
@@ -108,7 +108,7 @@ export function afterSent(req: IncomingMessage, res: ServerResponse, then: () =>
 }
 
 /** Nearly every answer leaves in the turn of its end. Over HTTP/2 many responses share a socket. */
-function hasLeft({ httpVersionMajor }: IncomingMessage, res: ServerResponse): boolean {
+function isSent({ httpVersionMajor }: IncomingMessage, res: ServerResponse): boolean {
   return res.writableEnded && httpVersionMajor === 1 && res.socket?.writableLength === 0;
 }
 

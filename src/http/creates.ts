@@ -21,7 +21,7 @@ const LONG_BYTES = 32 * 1024;
 const TURNS = 8;
 /** For the default of places: a request holds about 6 KiB besides its body, and few come at once. */
 const PLACE_BYTES = 4 * 1024;
-/** An ordinary request; one with a head of 16 KiB counts as four. */
+/** An ordinary request; one with a head of 16 KiB counts as four at most. */
 const WEIGHT_BYTES = 8 * 1024;
 
 export class Creates {
@@ -70,7 +70,7 @@ export class Creates {
       sendContinue?.();
       collectBody(req, collector);
     });
-    void this.#store(exchange, sender, arriving, giveBack);
+    void this.#carryOut(exchange, sender, arriving, giveBack);
   }
 
   #parse({ notes }: Exchange, sender: VerifiedToken, body: Buffer): NewPlant | Promise<NewPlant> {
@@ -84,7 +84,7 @@ export class Creates {
     return waiting?.then(() => parseNewPlant(body)) ?? parseNewPlant(body);
   }
 
-  async #store(
+  async #carryOut(
     exchange: Exchange,
     sender: VerifiedToken,
     arriving: Promise<Buffer | undefined> | undefined,

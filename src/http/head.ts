@@ -33,15 +33,15 @@ const REQUEST_BYTES = 6 * 1024;
 const HEADER_BYTES = 128;
 
 /** The value of a header that may be sent once; or that it was sent more than once. */
-type Sole = string | typeof SEVERAL | undefined;
+type HeaderValue = string | typeof SEVERAL | undefined;
 const SEVERAL: unique symbol = Symbol("several");
 
 /** What the raw headers of a request say. */
 export interface Head {
   /** Why the request must not be carried out. */
   readonly fault: PlantStoreError | undefined;
-  readonly authorization: Sole;
-  readonly contentType: Sole;
+  readonly authorization: HeaderValue;
+  readonly contentType: HeaderValue;
   /** About how many bytes the request holds until it is answered, without its body. */
   readonly bytes: number;
 }
@@ -56,8 +56,8 @@ export interface Head {
  */
 export function readHead(req: IncomingMessage, isOurs: boolean): Head {
   const { httpVersion, rawHeaders = [], url = "" } = req;
-  let authorization: Sole;
-  let contentType: Sole;
+  let authorization: HeaderValue;
+  let contentType: HeaderValue;
   let bytes = REQUEST_BYTES + (HEADER_BYTES / 2) * rawHeaders.length + url.length;
   let fault: PlantStoreError | undefined;
   if (isOurs && rawHeaders.length > 2 * HEADERS_MAX) {
@@ -109,7 +109,7 @@ function findCodingFault(coding: string, httpVersion: string): PlantStoreError |
 }
 
 /** A header that the client did not send: of middleware, which makes a token of a cookie, or an adapter. */
-function soleOf(value: string | string[] | undefined): Sole {
+function soleOf(value: string | string[] | undefined): HeaderValue {
   if (!Array.isArray(value)) return value;
   return value.length > 1 ? SEVERAL : value[0];
 }
@@ -137,8 +137,8 @@ const PARSER_FAULTS = new Map<string, [code: RequestErrorCode, message: string]>
 ]);
 
 /** The pattern of a word in a header, also of its name: RFC 9110 section 5.6.2. */
-export const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
-const PARAMETER = `${TOKEN}=(?:${TOKEN}|"(?:[^"\\\\]|\\\\.)*")`;
+export const HEADER_WORD = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
+const PARAMETER = `${HEADER_WORD}=(?:${HEADER_WORD}|"(?:[^"\\\\]|\\\\.)*")`;
 const UTF8 = 'charset=(?:utf-?8|"utf-?8")';
 /** With any parameters (RFC 9110 section 5.6.6), except a charset other than UTF-8. */
 const JSON_TYPE = new RegExp(

@@ -42,11 +42,11 @@ import {
 import { Creates } from "./creates.ts";
 import {
   Authenticator,
+  HEADER_WORD,
   type Head,
   insufficientScope,
   readHead,
   requireExpectation,
-  TOKEN,
 } from "./head.ts";
 import { ignoreFollowing, probe } from "./node-internals.ts";
 import { Reads } from "./reads.ts";
@@ -62,8 +62,8 @@ export interface ListenerOptions {
   /** A longer body is answered 413. Default: 1 MiB. */
   readonly bodyBytesMax?: number | undefined;
   /**
-   * Bytes that creates hold together: bodies, from their first byte until the system has the answer, three
-   * times once they are whole. One token gets more only while it holds no more than what stays free, else
+   * Bytes that creates hold together: each 1 KiB and three times the announced length of its body, from its
+   * first byte until the system has the answer. One token gets more only while it holds no more than what stays free, else
    * 503, unless the body is the only one. Default: 4 to 64 MiB, by the memory there is.
    */
   readonly pendingBytesMax?: number | undefined;
@@ -181,7 +181,7 @@ export class Listener {
   }
 
   /** Whose memory a request on a connection takes: the name of the last good token on it. */
-  clientOn(socket: IncomingMessage["socket"]): string {
+  senderOn(socket: IncomingMessage["socket"]): string {
     return this.#authenticator.senderOn(socket);
   }
 
@@ -331,7 +331,7 @@ const METHODS = RESOURCES.flatMap(({ operations }) => [...operations.keys()]);
 
 /** Headers that a page may send without asking for them. */
 const ALLOWED = ["authorization", "content-type", "if-none-match", "x-request-id"];
-const HEADER_NAME = new RegExp(`^${TOKEN}$`);
+const HEADER_NAME = new RegExp(`^${HEADER_WORD}$`);
 /** A list that is longer than any of a page allows nothing more. */
 const ASKED_CHARACTERS_MAX = 1024;
 

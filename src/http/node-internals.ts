@@ -133,12 +133,12 @@ const AROUND_VALUES =
 
 const UNKNOWN = { second: 0, keepAliveMs: 0, parts: [] as readonly string[] };
 /** The heads that Node made last, split. */
-const lastHeads = { tagged: UNKNOWN, plain: UNKNOWN };
+const lastHeads = { tagged: UNKNOWN, untagged: UNKNOWN };
 
 /** What differs between two answers. */
 interface Values {
   readonly body: string | Uint8Array;
-  readonly tag?: string;
+  readonly etag?: string;
 }
 
 /**
@@ -159,8 +159,8 @@ export function sendAsOneText<Reply extends Values>(
   headersOf: (reply: Reply, requestId: string) => Record<string, string>,
 ): boolean {
   if (!isOn || !isPlain(res)) return false;
-  const { body, tag = "" } = reply;
-  const kind = tag === "" ? "plain" : "tagged";
+  const { body, etag = "" } = reply;
+  const kind = etag === "" ? "untagged" : "tagged";
   // Node writes a head as Latin-1, so the text has a character for each byte of the body.
   const isAscii = typeof body === "string" && Buffer.byteLength(body) === body.length;
   const text = isAscii ? body : Buffer.from(body as string).toString("latin1");
@@ -179,7 +179,7 @@ export function sendAsOneText<Reply extends Values>(
   res.statusCode = 200;
   res.statusMessage = "OK";
   const [start, middle, beforeTag = "", ending] = lastHeads[kind].parts;
-  const values = `${text.length}${middle}${requestId}${beforeTag}${tag}`;
+  const values = `${text.length}${middle}${requestId}${beforeTag}${etag}`;
   const head = `${start}${values}${ending}`;
   members._header = `${head}${text}`;
   res.end();
@@ -228,7 +228,7 @@ const KEEP_ALIVE = /(?:^|,)[ \t]*keep-alive[ \t]*(?:,|$)/i;
  * Whether Node has decided to close the connection after this answer. The documented way: by the version and
  * the header of the request (RFC 9112 section 9.3), which does not see what Node decides for another reason.
  */
-export function closesAfter(res: ServerResponse, req: IncomingMessage): boolean {
+export function willClose(res: ServerResponse, req: IncomingMessage): boolean {
   if (isOn) return res.shouldKeepAlive === false; // a stand-in has no such member
   const { httpVersion, headers } = req; // not before: a busy server rarely has them in its caches
   const { connection = "" } = headers;
@@ -345,7 +345,7 @@ function agrees(): boolean {
   } catch {
     return false;
   }
-  lastHeads.plain = UNKNOWN;
+  lastHeads.untagged = UNKNOWN;
   const [first, ...answers] = sent.replace(/^Date: .*\r\n/gm, "").split(/(?=HTTP)/);
   const areAlike = answers.length === 3 && answers[0] === first && answers[1] === first;
   return areAlike && `${seen}` === "GET,POST,POST,PUT,closed";

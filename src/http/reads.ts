@@ -1,9 +1,9 @@
 /**
  * The operations that read: one plant, a page of plants, or a stream of all (http/stream).
  *
- * They are additions to the interface, for tokens with the scope `read`. Each operation passes on lines
- * of the store, and neither parses nor encodes them. An answer to HEAD and a 304 have no body, but the
- * line is read for them, too. The tag of a plant is a hash of the bytes that its line has now.
+ * They are additions to the interface, for tokens with the scope `read`. Each operation passes on the
+ * lines of a store that has lines, and neither parses nor encodes them. An answer to HEAD and a 304 have no body,
+ * but the line is read for them, too. The entity tag of a plant is a hash of the bytes that its line has now.
  */
 import { hash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
@@ -85,7 +85,7 @@ export class Reads {
       });
       await this.#answer(exchange, sender, reply);
     } finally {
-      lease.endWhenSent(); // now, because listeners cost a tenth of a read
+      lease.endWhenSent(); // not before the answer: it has nearly always left by now, and listeners cost a tenth of a read
     }
   }
 
@@ -145,10 +145,10 @@ const PLANT_HEADERS = { "Cache-Control": "private, no-cache" };
 
 /** @internal */
 export function plantReply(body: string | Uint8Array, ifNoneMatch = ""): Reply {
-  const tag = `"${hash("sha256", body, "base64url").slice(0, 22)}"`;
+  const etag = `"${hash("sha256", body, "base64url").slice(0, 22)}"`;
   // By the weak comparison of RFC 9110 section 13.1.2, which ignores `W/`.
-  const isMatch = ifNoneMatch === "*" || ifNoneMatch.includes(tag);
-  return { status: isMatch ? 304 : 200, headers: PLANT_HEADERS, body: isMatch ? "" : body, tag };
+  const isMatch = ifNoneMatch === "*" || ifNoneMatch.includes(etag);
+  return { status: isMatch ? 304 : 200, headers: PLANT_HEADERS, body: isMatch ? "" : body, etag };
 }
 
 function pageReply(lines: readonly Uint8Array[], { countMax, hasMore }: FirstLines): Reply {

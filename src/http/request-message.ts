@@ -1,7 +1,7 @@
 /**
  * The id of a request, and its message on the channel `plant-store:request`.
  *
- * The code that answers publishes, so each answer has one message. Without a subscriber it reads no clock
+ * The code that answers publishes, so each answer has one message, except that of a health check. Without a subscriber it reads no clock
  * and keeps nothing.
  *
  * Invariant: a client cannot choose the address in it. That is the address of the peer, unless the peer

@@ -107,7 +107,7 @@ export class PlantServer {
     assertNames(options, SERVER_OPTIONS);
     const listener = new Listener(options);
     const connections = new Connections(listener, options);
-    const server = createServer(options, connections, (socket) => listener.clientOn(socket));
+    const server = createServer(options, connections, (socket) => listener.senderOn(socket));
     await listen(server, options);
     return new PlantServer(server, connections, options);
   }
@@ -185,11 +185,11 @@ export class PlantServer {
 /** Clients that connect without a pause must not keep a server from closing. */
 const ACCEPT_TURNS_MAX = 100;
 
-/** @param clientOn see `limitConnections`. @throws as `PlantServer.start`. @internal */
+/** @param senderOn see `limitConnections`. @throws as `PlantServer.start`. @internal */
 export function createServer(
   options: Numbers & Pick<ServerOptions, "tls" | "connectionCheckIntervalMs">,
   connections: Connections,
-  clientOn?: (socket: Socket) => string,
+  senderOn?: (socket: Socket) => string,
 ): Server {
   const { tls } = options;
   const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
@@ -206,7 +206,7 @@ export function createServer(
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
   if (tls !== undefined) watchHandshakes(server, connections.handshakes);
-  limitConnections(server, options, connections.handshakes, clientOn);
+  limitConnections(server, options, connections.handshakes, senderOn);
   server.maxHeadersCount = NODE_HEADERS_MAX;
   allowHalfOpen(server);
   server.on("listening", () => {
@@ -297,7 +297,7 @@ export function readFilesMax(): number | undefined {
  * the oldest without a token.
  *
  * @param handshakes what `watchHandshakes` keeps.
- * @param clientOn the token that was shown on a connection. Without it no connection ever shows one, and
+ * @param senderOn the token that was shown on a connection. Without it no connection ever shows one, and
  * each request makes a connection the newest.
  * @throws TypeError or RangeError for a number out of its range.
  */
@@ -305,7 +305,7 @@ function limitConnections(
   server: Server,
   options: Numbers,
   handshakes: Set<Socket>,
-  clientOn?: (socket: Socket) => string,
+  senderOn?: (socket: Socket) => string,
 ): void {
   const tlsBytes = server instanceof https.Server ? TLS_BYTES : 0;
   const eachBytes = CONNECTION_BYTES + readNumber(options, "headerBytesMax") + tlsBytes;
@@ -314,14 +314,14 @@ function limitConnections(
   const { connectionsMax = connectionsThatFit(files, heapBytes, eachBytes) } = options;
   assertNumber("connectionsMax", connectionsMax);
   const bytesMax = Math.max(heapBytes / 2, connectionsMax * eachBytes);
-  /** Oldest first, by their sockets as accepted, the sockets of their requests: TLS has its own. */
-  const strangers = new Map<Socket, Socket>();
+  /** From accepted sockets to those of their requests (TLS has its own), oldest first; some may show a token. */
+  const unchecked = new Map<Socket, Socket>();
   /** Those that showed a token, oldest first, while nobody needs to know whether it may keep them. */
-  const spare = new Map<Socket, Lease>();
+  const known = new Map<Socket, Lease>();
   const kept = new Map<Socket, Lease>();
   const places = new Budget(connectionsMax);
   const hasRoom = () => {
-    const open = strangers.size + spare.size + kept.size;
+    const open = unchecked.size + known.size + kept.size;
     const bytes = open * eachBytes + handshakes.size * HANDSHAKE_BYTES;
     return open <= connectionsMax && bytes <= bytesMax;
   };
@@ -341,38 +341,38 @@ function limitConnections(
     );
   };
   const makeRoom = () => {
-    for (const [oldest, ofRequests] of strangers) {
-      const client = clientOn?.(ofRequests) ?? NO_TOKEN;
-      const areMost = strangers.size > connectionsMax / 2;
+    for (const [oldest, ofRequests] of unchecked) {
+      const client = senderOn?.(ofRequests) ?? NO_TOKEN;
+      const areMost = unchecked.size > connectionsMax / 2;
       if (client === NO_TOKEN && !areMost) break;
-      strangers.delete(oldest);
+      unchecked.delete(oldest);
       if (client === NO_TOKEN) return drop(oldest);
-      spare.set(oldest, new Lease(places, client));
+      known.set(oldest, new Lease(places, client));
     }
-    for (const [oldest, place] of spare) {
-      spare.delete(oldest);
+    for (const [oldest, place] of known) {
+      known.delete(oldest);
       if (!place.hold(1)) return drop(oldest);
       kept.set(oldest, place);
     }
-    const [oldest] = strangers.keys();
-    strangers.delete(oldest as Socket);
+    const [oldest] = unchecked.keys();
+    unchecked.delete(oldest as Socket);
     drop(oldest as Socket);
   };
   server.on("connection", (socket: Socket) => {
-    strangers.set(socket, socket);
+    unchecked.set(socket, socket);
     socket.once("close", () => {
       kept.get(socket)?.hold(0);
-      for (const sockets of [strangers, spare, kept]) sockets.delete(socket);
+      for (const sockets of [unchecked, known, kept]) sockets.delete(socket);
     });
     while (!hasRoom()) makeRoom();
   });
   server.on("secureConnection", (socket: Socket) => {
     const under = socketUnder(socket) as Socket;
-    if (strangers.has(under)) strangers.set(under, socket); // in its old place
+    if (unchecked.has(under)) unchecked.set(under, socket); // in its old place
   });
-  if (clientOn !== undefined) return;
+  if (senderOn !== undefined) return;
   server.on("request", ({ socket }: IncomingMessage) => {
-    if (strangers.delete(socket)) strangers.set(socket, socket);
+    if (unchecked.delete(socket)) unchecked.set(socket, socket);
   });
 }
 

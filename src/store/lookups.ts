@@ -68,7 +68,7 @@ export class PlantLookups {
   }
 
   /**
-   * A copy of the line of a plant with an id at its byte offset, in the canonical form and without its
+   * A copy of the line of a plant with an id at its byte offset, in the usual form and without its
    * line feed. Close the file only after the result has settled.
    *
    * @throws PlantStoreError as `judge` returns it.
@@ -204,7 +204,7 @@ class RecentBytes {
   #older = newChunk();
 
   /**
-   * @param lines whole ones in the canonical form, which follow the last ones.
+   * @param lines whole ones in the usual form, which follow the last ones.
    * @param end where the log ends with them.
    */
   add(lines: Buffer, end: number): void {

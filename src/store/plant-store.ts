@@ -157,7 +157,8 @@ export class PlantStore implements PlantService {
     const taken = this.#log.index.get(plant.id);
     if (taken !== undefined) {
       const line = await this.#read(plant.id, taken).catch(throwUndecided);
-      // Equal text is a repeat, and costs less than two plants that are compared.
+      // Equal text is a repeat, and costs less than two plants that are compared. A copy: the same object
+      // means that it was created.
       return line.toString() === record ? { ...plant } : parseNewPlant(line);
     }
     assertRoom(this.#writer.durableBytes, this.#log.index.size);

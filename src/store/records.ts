@@ -124,7 +124,7 @@ function decodeRecord(line: Buffer, path: string, place: LinePlace): NewPlant {
 }
 
 /**
- * A copy of the line of a plant, in the canonical form and without its line feed.
+ * A copy of the line of a plant, in the usual form and without its line feed.
  *
  * @throws PlantStoreError `corruption`, which names path and place, if the line is no plant, or another one.
  */
@@ -157,7 +157,7 @@ interface ListRange {
 
 /**
  * Yields the plants of a list as JSON lines, block by block. Nearly every line is passed on as it is in
- * the log, and any other one in the canonical form. Reads nothing ahead: a list may wait for its client,
+ * the log, and any other one in the usual form. Reads nothing ahead: a list may wait for its client,
  * and the next line may be a long one.
  *
  * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; whatever a read throws.

@@ -18,7 +18,7 @@ const DIFFERS: Readonly<Record<string, string>> = {
     "closeBy",
   "a client that sends everything before it reads gets the refusal, with a long body later after it":
     "closeBy",
-  "nothing after a refusal that Node closes by itself is carried out": "closesAfter",
+  "nothing after a refusal that Node closes by itself is carried out": "willClose",
   "a request that follows a refusal during a body is not read": "ignoreFollowing",
 };
 
