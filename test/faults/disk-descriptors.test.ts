@@ -28,20 +28,26 @@ test(
     assert.equal(await create(1), 200);
 
     limit(trial.pid, `--nofile=${nextDescriptor(trial.pid) + SPARE}:`);
-    const crowd = Array.from({ length: CROWD }, () => net.connect(trial.server.port, "127.0.0.1"));
+    const crowd: net.Socket[] = [];
     t.after(() => {
       for (const socket of crowd) socket.destroy();
     });
     let turnedAway = 0;
-    for (const socket of crowd) {
+    const join = () => {
+      const socket = net.connect(trial.server.port, "127.0.0.1");
       socket.on("error", () => {}).on("close", () => turnedAway++);
-      socket.resume();
-    }
-    // The accepted connections took all descriptors; the others are closed, not left waiting.
-    await until("most were turned away", () => turnedAway >= CROWD - SPARE - 1);
+      crowd.push(socket.resume());
+    };
+    for (let client = 0; client < CROWD; client++) join();
+    // The accepted connections took all descriptors, also a few that a look at the tokens had at first; the
+    // others are closed, not left waiting.
+    await until("most were turned away", () => turnedAway > CROWD / 2);
     // A file at rest is not read again: a server that started slowly would go on.
     utimesSync(path.join(trial.folder, "tokens.jsonl"), new Date(), new Date());
-    await until("the token file counts as unreadable", async () => (await create(1)) === 50306);
+    await until("the token file counts as unreadable", async () => {
+      join(); // what a look gave back meanwhile is taken, too
+      return (await create(1)) === 50306;
+    });
     // The holder of the lock cannot be asked, and counts as alive.
     const [get, second] = await Promise.all([
       runCli(["get", "1", "--data", trial.folder]),
