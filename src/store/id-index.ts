@@ -126,7 +126,7 @@ class Table {
   #slots = NO_SLOTS;
   /** Of all slots: V8 calls a function for `byteLength` of a DataView (measured: half a percent of a create). */
   #bytes = NO_SLOTS.byteLength;
-  #slotsPerHash = 1 / WORD;
+  #slotCount = 1;
   #size = 0;
   #sizeMax = 0;
   #nextSlots: number;
@@ -184,7 +184,7 @@ class Table {
   #search(hash: number, low: number, high: number): number {
     const slots = this.#slots;
     const rest = (hash << TABLE_BITS) >>> 0;
-    for (let at = Math.floor(rest * this.#slotsPerHash) * SLOT_BYTES; ; ) {
+    for (let at = Math.floor((rest * this.#slotCount) / WORD) * SLOT_BYTES; ; ) {
       const found = slots.getInt32(at, true);
       if (found === 0 && storedAt(slots, at) === 0) return at;
       if (found === low && slots.getInt32(at + HIGH, true) === high) return ~at;
@@ -200,7 +200,7 @@ class Table {
     this.#slots = new DataView(new ArrayBuffer(slots * SLOT_BYTES)); // or there is no memory
     this.#bytes = slots * SLOT_BYTES;
     this.#nextSlots = Math.ceil(slots * GROWTH);
-    this.#slotsPerHash = slots / WORD;
+    this.#slotCount = slots;
     this.#sizeMax = Math.floor(slots * LOAD_MAX);
     for (let at = 0; at < oldBytes; at += SLOT_BYTES) {
       const stored = storedAt(old, at);
