@@ -6,6 +6,8 @@ import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
+import { scanJson } from "../core/json.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import {
   decodeTokenRecord,
@@ -217,7 +219,7 @@ function parseTokens(lines: string): TokenRecord[] | undefined {
   let refused = 0;
   const records = lines.split("\n").flatMap((line, at) => {
     try {
-      return line.trim() === "" ? [] : [parseToken(line.trim())];
+      return line.trim() === "" ? [] : [parseToken(line)];
     } catch (error) {
       printRefused(++refused, at + 1, (error as Error).message);
       return [];
@@ -230,13 +232,17 @@ function parseTokens(lines: string): TokenRecord[] | undefined {
 }
 
 /**
- * Refuses any line that is not as `token export` prints it: another member may be a misspelt expiry, or of a
- * later release, and a time without a zone would depend on this machine.
+ * Refuses any member that `token export` does not print: it may be a misspelt expiry, or of a later release. So
+ * is a time of another form, because without a zone it would depend on this machine.
  */
 function parseToken(line: string): TokenRecord {
-  const record = decodeTokenRecord(parseMembers(line));
-  if (encodeTokens(record) === line) return record;
-  throw new Error("expected the members, order, times and spaces of token export, got others");
+  const members = parseMembers(line);
+  const record = decodeTokenRecord(members);
+  let count = 0;
+  scanJson(line, () => count++);
+  const isOnce = count === Object.keys(members).length;
+  if (isOnce && isDeepStrictEqual(members, JSON.parse(encodeTokens(record)))) return record;
+  throw new Error("expected the members and the times that token export prints, each once");
 }
 
 function parseMembers(line: string): Readonly<Record<string, unknown>> {

@@ -42,6 +42,16 @@ test("token export prints a line for each token, which token import takes", asyn
   assert.equal((await runCli(["token", "export", "--data", target])).stdout, stdout);
 });
 
+test("the order of the members, and spaces between them, do not matter", async (t) => {
+  const folder = makeFolder(t);
+  const { name, ...others } = LINE;
+  const times = { expiresAt: "2999-01-01T00:00:00.000Z" };
+  const stdin = JSON.stringify({ ...times, ...others, name }).replaceAll(",", ", ");
+  const end = await runCli(["token", "import", "-", "--data", folder], { stdin });
+  assert.deepEqual([end.status, end.stdout], [0, "imported 1, already there 0\n"]);
+  assert.equal((await listTokens(folder))[0]?.name, name);
+});
+
 test("a running server accepts and refuses the tokens when token import has ended", async (t) => {
   const [source, target] = [makeFolder(t), makeFolder(t)];
   const token = await createToken(source, { name: "app" });
