@@ -15,6 +15,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import {
   decodeTokenRecord,
   isLive,
+  parseMembers,
   parseTime,
   parseTokenName,
   type TokenRecord,
@@ -37,7 +38,7 @@ export type TokenEvent =
 
 /** @throws PlantStoreError `corruption` if the line is no event of this log. @internal */
 export function decodeTokenEvent(line: Buffer): TokenEvent {
-  const members = parseMembers(line);
+  const members = parseMembers(line.toString("utf8"));
   const { event, tokens } = members;
   if (event === "created") {
     return { event, ...decodeTokenRecord({ ...members, revokedAt: undefined }) };
@@ -48,15 +49,6 @@ export function decodeTokenEvent(line: Buffer): TokenEvent {
   if (event !== "imported") throw damage('event: expected "created", "revoked" or "imported"');
   if (!Array.isArray(tokens)) throw damage("tokens: expected an array");
   return { event, tokens: tokens.map((token) => decodeTokenRecord(Object(token))) };
-}
-
-/** The members of a JSON object; none if it is another value. */
-function parseMembers(line: Buffer): Record<string, unknown> {
-  try {
-    return Object(JSON.parse(line.toString("utf8")));
-  } catch {
-    throw damage("expected JSON");
-  }
 }
 
 function damage(fault: string): PlantStoreError {

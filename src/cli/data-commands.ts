@@ -285,8 +285,8 @@ a warning; the exit status is still 0.`,
       if (into !== undefined) {
         const { name, ...report } = await backupInto(data, into, { keep, onProgress }).catch(
           (error) => {
-            if (!(error instanceof RangeError)) throw error;
-            throw new UsageError(`backup: ${sourceOf("into")}: ${error.message}`);
+            const isUsage = error instanceof RangeError;
+            throw isUsage ? new UsageError(`backup: ${sourceOf("into")}: ${error.message}`) : error;
           },
         );
         return { ...report, place: path.join(into, name) };

@@ -56,7 +56,7 @@ export class Certificate {
   /** In use. */
   tls: TlsOptions & { readonly cert: Buffer; readonly key: Buffer };
 
-  /** @throws Error naming the file that cannot be read, or is no certificate or key, or not the key of the other. */
+  /** @throws Error naming the file that cannot be read, or is no certificate or key; also if they do not match. */
   constructor(certFile: string, keyFile: string) {
     this.#certFile = certFile;
     this.#keyFile = keyFile;
@@ -99,7 +99,8 @@ export class Certificate {
   #update(server: Pick<PlantServer, "replaceCertificate">, isAsked: boolean): string | undefined {
     try {
       const tls = this.#read();
-      if (!isAsked && tls.cert.equals(this.tls.cert) && tls.key.equals(this.tls.key)) return;
+      if (!isAsked && tls.cert.equals(this.tls.cert) && tls.key.equals(this.tls.key))
+        return undefined;
       server.replaceCertificate(tls);
       this.tls = tls;
       report({ level: "info", event: "reloaded", message: "read the certificate again" });

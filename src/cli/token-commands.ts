@@ -15,6 +15,7 @@ import {
   formatTime,
   isLive,
   LOOK_INTERVAL_MS,
+  parseMembers,
 } from "../core/token.ts";
 import {
   createToken,
@@ -243,12 +244,4 @@ function parseToken(line: string): TokenRecord {
   const isOnce = count === Object.keys(members).length;
   if (isOnce && isDeepStrictEqual(members, JSON.parse(encodeTokens(record)))) return record;
   throw new Error("expected the members and the times that token export prints, each once");
-}
-
-function parseMembers(line: string): Readonly<Record<string, unknown>> {
-  try {
-    return Object(JSON.parse(line));
-  } catch {
-    throw new Error("expected JSON"); // the message of the parser would show the line
-  }
 }

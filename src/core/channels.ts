@@ -18,7 +18,8 @@ export interface WarningMessage {
 
 /**
  * The request id of a health check. The check has no token, so it is answered 401, and nothing is published
- * about that answer. One to a wrong token is published, because a guess must not hide behind this id.
+ * about that answer. An answer to a wrong token is
+ * published, because a guess must not hide behind this id.
  *
  * @internal
  */

@@ -54,8 +54,8 @@ export interface TokenRecord {
   readonly revokedAt?: number;
 }
 
-/** The times of a record, which JSON has in ISO 8601. @internal */
-export const TIMES: readonly string[] = ["createdAt", "expiresAt", "revokedAt"];
+/** The times of a record, which JSON has in ISO 8601. */
+const TIMES: readonly string[] = ["createdAt", "expiresAt", "revokedAt"];
 
 /** What a date can hold. @internal */
 export const TIME_MAX = 8.64e15;
@@ -105,6 +105,20 @@ export function decodeTokenRecord(members: Readonly<Record<string, unknown>>): T
     ...(expiresAt !== undefined && { expiresAt: parseTime(members, "expiresAt") }),
     ...(revokedAt !== undefined && { revokedAt: parseTime(members, "revokedAt") }),
   };
+}
+
+/**
+ * The members of an object of JSON; none if the text is another value.
+ *
+ * @throws PlantStoreError `corruption` if it is no JSON; the message does not show the text.
+ * @internal
+ */
+export function parseMembers(text: string): Readonly<Record<string, unknown>> {
+  try {
+    return Object(JSON.parse(text));
+  } catch {
+    throw damage("expected JSON");
+  }
 }
 
 /** @throws PlantStoreError `corruption` if there is no possible name. @internal */
@@ -355,8 +369,8 @@ export abstract class LiveTokens implements TokenVerifier {
 
   #replace(records: Iterable<TokenRecord>): void {
     const wallMs = this.#clock.wallMs();
-    const verdicts = new Map<string, VerifiedToken>();
-    const live = new Map<VerifiedToken, TokenRecord>();
+    const live = new Map<string, VerifiedToken>();
+    const recordOf = new Map<VerifiedToken, TokenRecord>();
     for (const record of records) {
       if (!isLive(record, wallMs)) continue;
       const { hash, name, scopes } = record;
@@ -364,11 +378,11 @@ export abstract class LiveTokens implements TokenVerifier {
       // The same object while name and scopes are the same: a stream must outlive other changes.
       const isSame = before?.name === name && before.scopes.join() === scopes.join();
       const verdict = isSame ? before : { name, scopes };
-      verdicts.set(hash, verdict);
-      live.set(verdict, record);
+      live.set(hash, verdict);
+      recordOf.set(verdict, record);
     }
-    this.#live = verdicts;
-    this.#records = live;
+    this.#live = live;
+    this.#records = recordOf;
   }
 
   /** Whether the newest good look is young enough for verdicts. @internal */

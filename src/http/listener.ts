@@ -63,8 +63,8 @@ export interface ListenerOptions {
   readonly bodyBytesMax?: number | undefined;
   /**
    * Bytes that creates hold together: each 1 KiB and three times the announced length of its body, from its
-   * first byte until the system has the answer. One token gets more only while it holds no more than what stays free, else
-   * 503, unless the body is the only one. Default: 4 to 64 MiB, by the memory there is.
+   * first byte until the system has the answer. One token gets more only while it holds no more than what
+   * stays free, else 503, unless the body is the only one. Default: 4 to 64 MiB, by the memory there is.
    */
   readonly pendingBytesMax?: number | undefined;
   /**

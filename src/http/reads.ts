@@ -85,7 +85,8 @@ export class Reads {
       });
       await this.#answer(exchange, sender, reply);
     } finally {
-      lease.endWhenSent(); // not before the answer: it has nearly always left by now, and listeners cost a tenth of a read
+      // Not before the answer: it has nearly always left by now, and listeners cost a tenth of a read.
+      lease.endWhenSent();
     }
   }
 

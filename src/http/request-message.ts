@@ -1,8 +1,8 @@
 /**
  * The id of a request, and its message on the channel `plant-store:request`.
  *
- * The code that answers publishes, so each answer has one message, except that of a health check. Without a subscriber it reads no clock
- * and keeps nothing.
+ * The code that answers publishes, so each answer has one message, except that of a health check. Without a
+ * subscriber it reads no clock and keeps nothing.
  *
  * Invariant: a client cannot choose the address in it. That is the address of the peer, unless the peer
  * is a trusted proxy. Each proxy appends the address that called it to `X-Forwarded-For`, so the list is

@@ -124,8 +124,7 @@ const NO_SLOTS = new DataView(new ArrayBuffer(SLOT_BYTES));
 class Table {
   readonly #hashWords: Int32Array;
   #slots = NO_SLOTS;
-  /** Of all slots: V8 calls a function for `byteLength` of a DataView (measured: half a percent of a create). */
-  #bytes = NO_SLOTS.byteLength;
+  /** V8 calls a function for `byteLength` of a DataView (measured: half a percent of a create). */
   #slotCount = 1;
   #size = 0;
   #sizeMax = 0;
@@ -160,7 +159,7 @@ class Table {
     const present: number[] = [];
     const ids = end - start;
     while (this.#size + ids > this.#sizeMax) this.#grow();
-    if (ids * AHEAD_SLOTS > this.#bytes / SLOT_BYTES) this.#readAhead();
+    if (ids * AHEAD_SLOTS > this.#slotCount) this.#readAhead();
     for (let number = start; number < end; number++) {
       const low = entries.lowOf(number);
       const high = entries.highOf(number);
@@ -175,7 +174,8 @@ class Table {
   /** Has the processor fetch all slots, one after the other. */
   #readAhead(): void {
     const slots = this.#slots;
-    for (let at = 0; at < this.#bytes; at += CACHE_LINE_BYTES) {
+    const end = this.#slotCount * SLOT_BYTES;
+    for (let at = 0; at < end; at += CACHE_LINE_BYTES) {
       this.#lastRead ^= slots.getUint8(at); // the compiler drops a read whose result is not kept
     }
   }
@@ -183,22 +183,22 @@ class Table {
   /** Returns the place of the free slot for an id, or `~` of the place that it has. */
   #search(hash: number, low: number, high: number): number {
     const slots = this.#slots;
+    const end = this.#slotCount * SLOT_BYTES;
     const rest = (hash << TABLE_BITS) >>> 0;
     for (let at = Math.floor((rest * this.#slotCount) / WORD) * SLOT_BYTES; ; ) {
       const found = slots.getInt32(at, true);
       if (found === 0 && storedAt(slots, at) === 0) return at;
       if (found === low && slots.getInt32(at + HIGH, true) === high) return ~at;
       at += SLOT_BYTES;
-      if (at === this.#bytes) at = 0;
+      if (at === end) at = 0;
     }
   }
 
   #grow(): void {
     const old = this.#slots;
-    const oldBytes = this.#bytes;
+    const oldBytes = old.byteLength;
     const slots = this.#nextSlots;
     this.#slots = new DataView(new ArrayBuffer(slots * SLOT_BYTES)); // or there is no memory
-    this.#bytes = slots * SLOT_BYTES;
     this.#nextSlots = Math.ceil(slots * GROWTH);
     this.#slotCount = slots;
     this.#sizeMax = Math.floor(slots * LOAD_MAX);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { copyFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { describe, type TestContext, test } from "node:test";
 import { createSecureContext } from "node:tls";
 import { encodeMetrics } from "../../src/admin/metrics.ts";
 import { Sources } from "../../src/admin/status.ts";
@@ -18,15 +18,21 @@ import { messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 
+/** Two certificates, and copies of the first and its key, which a test replaces. */
+function makeReplaceablePair(t: TestContext) {
+  const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
+  const files = makeFolder(t);
+  const [cert, key] = [join(files, "cert.pem"), join(files, "key.pem")];
+  copyFileSync(first.certPath, cert);
+  copyFileSync(first.keyPath, key);
+  return { first, second, files, cert, key };
+}
+
 describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
   test("SIGHUP reloads it: new connections get it, open ones stay open, and an invalid one changes nothing", async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });
-    const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
-    const files = makeFolder(t);
-    const [cert, key] = [join(files, "cert.pem"), join(files, "key.pem")];
-    copyFileSync(first.certPath, cert);
-    copyFileSync(first.keyPath, key);
+    const { first, second, files, cert, key } = makeReplaceablePair(t);
     const socket = join(files, "admin.sock");
     const args = ["--tls-cert", cert, "--tls-key", key, "--admin", socket];
     const server = await startServer(t, ["--data", folder, ...args]);
@@ -67,11 +73,7 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
   test("changed files are taken within a minute, and a pair that cannot be used is one warning", (t) => {
     t.mock.timers.enable({ apis: ["setInterval"] });
     const warnings = collectWarnings(t);
-    const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
-    const files = makeFolder(t);
-    const [cert, key] = [join(files, "cert.pem"), join(files, "key.pem")];
-    copyFileSync(first.certPath, cert);
-    copyFileSync(first.keyPath, key);
+    const { first, second, cert, key } = makeReplaceablePair(t);
     const certificate = new Certificate(cert, key);
     const taken: unknown[] = [];
     certificate.follow({
@@ -102,11 +104,7 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
 
   test("files that change before the server listens are taken once it does, also after SIGHUP", (t) => {
     t.mock.timers.enable({ apis: ["setInterval"] });
-    const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
-    const files = makeFolder(t);
-    const [cert, key] = [join(files, "cert.pem"), join(files, "key.pem")];
-    copyFileSync(first.certPath, cert);
-    copyFileSync(first.keyPath, key);
+    const { second, cert, key } = makeReplaceablePair(t);
     const certificate = new Certificate(cert, key);
     copyFileSync(second.certPath, cert);
     copyFileSync(second.keyPath, key);
