@@ -43,10 +43,7 @@ const FILES: readonly {
     load: async () => (await import("./data-commands.ts")).commands,
   },
   { words: ["health"], load: async () => [(await import("./health.ts")).health] },
-  {
-    words: ["print"],
-    load: async () => (await import("./print.ts")).printCommands(() => loadCommands()),
-  },
+  { words: ["print"], load: async () => (await import("./print.ts")).commands },
 ];
 
 /** @returns the commands of the file that has those of this word, or else all commands. @throws UsageError if a file is missing. */

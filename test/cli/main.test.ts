@@ -305,8 +305,6 @@ describe("no stored or typed text controls the terminal", AT_ONCE, () => {
     [["token", "create", HOSTILE], LOG, 2, [0, 1]],
     [["token", "list"], LOG, 3, [0, 1]],
     [["token", "revoke", HOSTILE], LOG, 1, [0, 1]],
-    [["print", "completion", HOSTILE], LOG, 2, [0, 1]],
-    [["print", "systemd-unit", "--host", HOSTILE], LOG, 2, [0, 1]],
     [["print", "openapi", HOSTILE], LOG, 2, [0, 1]],
     [["serve", "--port", HOSTILE], LOG, 2, [0, 1]],
     [["serve", "--tls-cert", HOSTILE, "--tls-key", HOSTILE], LOG, 1, [0, 1]],

@@ -203,7 +203,7 @@ test(
         const folder = dirname(program);
         const options = { cwd: folder, env: { PATH: folder }, encoding: "utf8" } as const;
         const unit = execFileSync(word, ["print", "systemd-unit"], options);
-        assert.match(unit, new RegExp(`^ExecStart=${realpathSync(program)} serve$`, "m"));
+        assert.match(unit, new RegExp(`^ExecStart="${realpathSync(program)}" "serve"$`, "m"));
       });
     }
 
@@ -216,9 +216,9 @@ test(
       assert.notEqual(blocked & (1n << BigInt(constants.signals.SIGUSR1 - 1)), 0n, status);
     });
 
-    await t.test("it prints the unit that starts it, and its completion", async () => {
-      assert.match(await runThere(["print", "systemd-unit"]), /^ExecStart=\/plant-store serve$/m);
-      assert.match(await runThere(["print", "completion", "bash"]), /^complete .*-F /m);
+    await t.test("it prints the unit that starts it", async () => {
+      const unit = await runThere(["print", "systemd-unit"]);
+      assert.match(unit, /^ExecStart="\/plant-store" "serve"$/m);
     });
   },
 );
