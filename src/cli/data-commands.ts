@@ -1,16 +1,9 @@
 /** The commands that read, check, copy and repair a data directory. */
 import fs from "node:fs";
 import path from "node:path";
-import { crc32 } from "node:zlib";
 import { INT64_RANGE, parseInt64 } from "../core/json.ts";
-import {
-  conflict,
-  encodeLines,
-  encodeNewPlant,
-  type NewPlant,
-  parseNewPlant,
-} from "../core/plant.ts";
-import { PlantStore, PlantStoreError } from "../index.ts";
+import { encodeLines, encodeNewPlant, parseNewPlant } from "../core/plant.ts";
+import { PlantStore } from "../index.ts";
 import {
   backup as backUp,
   backupInto,
@@ -22,19 +15,17 @@ import {
   openImportFile,
   type RepairOutcome,
   type RepairPlan,
-  readPlants,
   repairLog,
   restore as restoreInto,
   type VerifyReport,
   verifyLog,
 } from "../tools.ts";
-import { defineCommand, type Setting, UsageError } from "./command.ts";
+import { defineCommand, UsageError } from "./command.ts";
 import { becomeOwner, isRootsAlone, requireRootsAlone } from "./data-folder.ts";
 import {
   DATABASE_OPTIONS,
   type DatabaseChoice,
   isDatabase,
-  notForDatabases,
   openDatabase,
   withDatabase,
 } from "./database.ts";
@@ -82,151 +73,64 @@ async function findLine(data: string, id: bigint): Promise<string | undefined> {
   return undefined;
 }
 
-const list = defineCommand({
-  name: "list",
-  summary: "print every plant as a line of JSON: oldest first, or by id from a database",
-  options: { data: DATA, ...DATABASE_OPTIONS },
-  run: (_, options, settings) => printPlants(options, settings),
-});
-
-/** A data directory's lines as they are in its log, or the plants of a database. */
-async function printPlants(
-  options: DatabaseChoice & { readonly data: string },
-  settings: readonly Setting[],
-): Promise<undefined> {
-  if (!isDatabase(options)) await printListing(exportLines(options.data));
-  else
-    await withDatabase(options, settings, ({ plants }) => printListing(encodeLines(plants.list())));
-}
-
 const exportCommand = defineCommand({
   name: "export",
-  summary: "print the lines of the log as they are, every one checked",
+  summary: "print every plant as a line of JSON: oldest first, or by id from a database",
   options: { data: DATA, ...DATABASE_OPTIONS },
   details: `What it prints can be imported, for example from a database into a data directory:
 plant-store export --database URL > FILE && plant-store import FILE
 If export fails, nothing is imported then. A data directory needs no export: see import.`,
-  run: (_, options, settings) => printPlants(options, settings),
+  async run(_, options, settings) {
+    if (!isDatabase(options)) await printListing(exportLines(options.data));
+    else {
+      await withDatabase(options, settings, ({ plants }) =>
+        printListing(encodeLines(plants.list())),
+      );
+    }
+  },
 });
 
 const importCommand = defineCommand({
   name: "import",
   summary: "create the plants of a data directory, or of a file of JSON lines; - is standard input",
   arguments: ["SOURCE"],
-  options: {
-    data: DATA,
-    ...DATABASE_OPTIONS,
-    dryRun: switchOption("store nothing, and say what would be created and refused"),
-  },
+  options: { data: DATA, ...DATABASE_OPTIONS },
   becomesOwner: true,
-  details: `Stop the server of --data first, except for --dry-run; a server of SOURCE may run. Plants that are already stored
+  details: `Stop the server of --data first; a server of SOURCE may run. Plants that are already stored
 are counted and left alone, so an interrupted import can be run again.
 If SOURCE is a data directory or a backup, all of it is verified before the first plant is
 created. If it is damaged, nothing is created, and the exit status is 3.
 From a file or standard input every line that is a plant is created. The exit status is 3 if
 a line was refused.`,
   async run([source = ""], options, settings) {
-    if (!isDatabase(options) && isSameFile(source, options.data)) {
-      throw new UsageError(
-        `import: "${source}" is the data directory itself; name another directory as SOURCE or with --data`,
-      );
-    }
     const { text, bytes: total } = await openSource(source, options);
     if (!isDatabase(options)) becomeOwner(options.data);
-    const store = options.dryRun
-      ? await rehearse(options, settings)
-      : isDatabase(options)
-        ? (await openDatabase(options, settings)).plants
-        : await PlantStore.open(options.data, { command: "import" });
+    const store = isDatabase(options)
+      ? (await openDatabase(options, settings)).plants
+      : await PlantStore.open(options.data, { command: "import" });
     let faults = 0;
-    let advice: string | undefined;
     try {
       const { created, replayed, refused } = await withProgress("importing", (show) =>
         importPlants(store, text, {
-          onRefused: (line, reason, record) => {
-            printRefused(++faults, line, reason);
-            advice ??= adviseOn(record.toString(), reason);
-          },
+          onRefused: (line, reason) => printRefused(++faults, line, reason),
           onProgress: (done) => show(done, total),
         }),
       );
-      await printLines([
-        options.dryRun
-          ? `would create ${created}, already stored ${replayed}, would refuse ${refused}; nothing was stored`
-          : `created ${created}, already stored ${replayed}, refused ${refused}`,
-      ]);
+      await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
       return refused === 0 ? 0 : 3;
     } finally {
       printMoreRefused(faults);
-      if (advice !== undefined) printMessage(advice);
       await store.close();
     }
   },
 });
 
-/**
- * A store that creates nothing: it remembers a checksum of each plant. The plants of a data directory are
- * read first, without its lock, those of a database when they are asked for.
- */
-async function rehearse(
-  options: DatabaseChoice & { readonly data: string },
-  settings: readonly Setting[],
-): Promise<Pick<PlantStore, "create" | "close">> {
-  // One map holds 2^24 entries.
-  const maps = Array.from({ length: 256 }, () => new Map<bigint, number>());
-  const sumsOf = (id: bigint) => maps[Number(id & 255n)] as Map<bigint, number>;
-  const sumOf = (plant: NewPlant) => crc32(encodeNewPlant(plant)) | 0; // a small integer to V8
-  const database = isDatabase(options) ? (await openDatabase(options, settings)).plants : undefined;
-  if (database === undefined) {
-    for await (const plant of readStored(options.data))
-      sumsOf(plant.id).set(plant.id, sumOf(plant));
-  }
-  return {
-    async create(plant) {
-      const sum = sumOf(plant);
-      const sums = sumsOf(plant.id);
-      const stored = sums.has(plant.id) ? undefined : await database?.get(plant.id);
-      const known = sums.get(plant.id) ?? (stored && sumOf(stored));
-      sums.set(plant.id, known ?? sum);
-      if (known === undefined) return "created";
-      if (known === sum) return "replayed";
-      throw conflict(plant.id);
-    },
-    close: async () => database?.close(),
-  };
-}
-
-/** No plants if there is no log yet. */
-async function* readStored(data: string): AsyncGenerator<NewPlant> {
+/** False also if it cannot be reached: opening it reports why. */
+function isFolder(name: string): boolean {
   try {
-    yield* readPlants(data);
-  } catch (error) {
-    const { code, cause } = error as PlantStoreError;
-    if (code !== "io_error" || cause !== undefined) throw error; // it cannot be read
-  }
-}
-
-/** What to do if a refused line shows that the file has another format. */
-function adviseOn(line: string, reason: string): string | undefined {
-  const format = "expected JSON lines, one plant a line";
-  if (line.trimStart().startsWith("["))
-    return `${format}, got an array: jq -c '.[]' FILE makes them, with jq 1.7 or later`;
-  if (/^[\w" ]+[,;\t]/.test(line)) return `${format}, such as {"id":7,"name":"Fern"}, got CSV`;
-  if (!reason.includes("id: expected an int64, got the string")) return undefined;
-  return `expected ids without quotes: sed -E 's/"id": *"(-?[0-9]+)"/"id":\\1/' FILE removes them`;
-}
-
-function isSameFile(name: string, other: string): boolean {
-  const [one, two] = [statOf(name), statOf(other)];
-  return one !== undefined && one.dev === two?.dev && one.ino === two.ino;
-}
-
-/** `undefined` if there is nothing, or it cannot be reached: opening it reports why. */
-function statOf(name: string): fs.BigIntStats | undefined {
-  try {
-    return fs.statSync(name, { bigint: true });
+    return fs.statSync(name).isDirectory();
   } catch {
-    return undefined;
+    return false;
   }
 }
 
@@ -243,15 +147,9 @@ async function openSource(
   options: DatabaseChoice & { readonly data: string },
 ): Promise<ImportFile> {
   if (source === "-") return { text: process.stdin, bytes: undefined };
-  if (statOf(source)?.isDirectory() !== true) return openImportFile(source);
+  if (!isFolder(source)) return openImportFile(source);
   if (!isDatabase(options)) enterForSource(source, options.data);
-  return withProgress("verifying the source", (show) => openImportFile(source, show)).catch(
-    (error) => {
-      if (error.code !== "corruption") throw error;
-      const advice = `nothing was created; plant-store verify --data "${source}" names each fault`;
-      throw new PlantStoreError(error.code, `${error.message}; ${advice}`, { cause: error });
-    },
-  );
+  return withProgress("verifying the source", (show) => openImportFile(source, show));
 }
 
 const backup = defineCommand({
@@ -262,7 +160,6 @@ const backup = defineCommand({
     data: DATA,
     into: textOption("DIR", "instead of TARGET: add a numbered backup to this folder"),
     keep: KEEP,
-    ...notForDatabases("pg_basebackup or pg_dump"),
   },
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
 directory: put it back with restore, or serve it with --data TARGET. To serve a numbered
@@ -303,7 +200,7 @@ const restore = defineCommand({
   name: "restore",
   summary: "copy the backup SOURCE into an empty or missing data directory",
   arguments: ["SOURCE"],
-  options: { data: DATA, ...notForDatabases("pg_basebackup or pg_restore") },
+  options: { data: DATA },
   becomesOwner: true,
   details: `Stop the server first, and move what is in the data directory elsewhere. SOURCE is a folder
 that backup made, or a copy of a data directory. Only a copy that was verified gets its name.`,
@@ -320,7 +217,7 @@ that backup made, or a copy of a data directory. Only a copy that was verified g
 const verify = defineCommand({
   name: "verify",
   summary: "read the whole log and report; exit status 3 on damage",
-  options: { data: DATA, json: JSON_OUTPUT, ...notForDatabases("pg_amcheck") },
+  options: { data: DATA, json: JSON_OUTPUT },
   details: `Damage needs a person: a line that cannot be read, one id with two contents, a checksum
 that differs from the checkpoint's, a log that is shorter than its checkpoint records.
 Mendable lines and torn bytes, as a power cut leaves them, are no damage: the next start
@@ -350,7 +247,11 @@ function formatReport(report: VerifyReport): string[] {
   const { records, duplicates, damaged, mendable } = report;
   const counts = { records, bytes, duplicates, damaged, mendable, "torn bytes": tornBytes };
   const rows = Object.entries(counts).map(([name, number]) => [name, String(number)]);
-  return formatTable([...rows, ["checksum", meanings[checksum]]]);
+  const verdict = isSound(report)
+    ? "The log is sound: a server can start with it."
+    : "The log was damaged or edited: a server refuses to start with it. Keep a copy of the directory, then " +
+      'let "plant-store repair" say what it would do.';
+  return [...formatTable([...rows, ["checksum", meanings[checksum]]]), verdict];
 }
 
 const repair = defineCommand({
@@ -358,7 +259,6 @@ const repair = defineCommand({
   summary: "accept an edited log, or write a new one of what is readable",
   options: {
     data: DATA,
-    ...notForDatabases("a replica or a backup"),
     yes: switchOption("go ahead without asking"),
   },
   details: `If every line is readable, the log is accepted as it is. Otherwise a new log is
@@ -405,4 +305,4 @@ function describeOutcome({ action, isDone, plants, leftOut, keptAs }: RepairOutc
 }
 
 /** In the order of the help. */
-export const commands = [get, list, verify, repair, backup, restore, importCommand, exportCommand];
+export const commands = [get, verify, repair, backup, restore, importCommand, exportCommand];

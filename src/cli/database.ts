@@ -12,14 +12,7 @@ import type {
   PostgresPlants,
   PostgresPlantsOptions,
 } from "../postgres/index.ts";
-import {
-  hidePassword,
-  type Option,
-  PASSWORD,
-  type Setting,
-  showSetting,
-  UsageError,
-} from "./command.ts";
+import { hidePassword, PASSWORD, type Setting, showSetting, UsageError } from "./command.ts";
 import { switchOption, textOption } from "./options.ts";
 import { report } from "./output.ts";
 
@@ -31,13 +24,6 @@ export const DATABASE_OPTIONS = {
   databaseFile: textOption("FILE", "read the URL of the database from this file"),
   databaseRequireSync: switchOption("refuse a database whose commits wait for no standby"),
 };
-
-/** `--database` for a command that has no use for it: refuses it, and names PostgreSQL's own tools. */
-export function notForDatabases(tools: string): { readonly database: Option<never> } {
-  const expected = `no database, which has tools of its own for this (${tools})`;
-  const help = `not for databases: use ${tools} there`;
-  return { database: { placeholder: "URL", help, expected, parse: () => undefined } };
-}
 
 export interface DatabaseChoice {
   readonly database?: string | undefined;

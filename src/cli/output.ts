@@ -44,7 +44,7 @@ function isJournal(): boolean {
 
 /**
  * What was printed to standard output last. It decides whether a failed write is a failure: the reader
- * of a listing may stop early (`plant-store list | head`), and so may a program that waits for an
+ * of a listing may stop early (`plant-store export | head`), and so may a program that waits for an
  * announcement.
  */
 let printed: "listing" | "result" | "announcement" = "listing";

@@ -39,7 +39,7 @@ const FILES: readonly {
   { words: ["serve"], load: async () => [(await import("./serve.ts")).serve] },
   { words: ["token"], load: async () => (await import("./token-commands.ts")).commands },
   {
-    words: ["get", "list", "verify", "repair", "backup", "restore", "import", "export"],
+    words: ["get", "verify", "repair", "backup", "restore", "import", "export"],
     load: async () => (await import("./data-commands.ts")).commands,
   },
   { words: ["health"], load: async () => [(await import("./health.ts")).health] },

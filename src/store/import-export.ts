@@ -1,5 +1,5 @@
 /**
- * `export`, `import`, and `list` without a server: the plants of a data directory as JSON lines, and back.
+ * `export` and `import`: the plants of a data directory as JSON lines, and back.
  *
  * A directory is only read, without its lock, also beside a running server; store/start decides how far.
  * An export passes the lines on as they are. An import creates each plant with the validator and the writer of
@@ -70,8 +70,8 @@ export interface ImportReport {
 }
 
 export interface ImportOptions {
-  /** Receives the reason why a line was refused, and its bytes; lines count from 1. */
-  readonly onRefused?: (line: number, reason: string, record: Buffer) => void;
+  /** Receives the reason why a line was refused; lines count from 1. */
+  readonly onRefused?: (line: number, reason: string) => void;
   /** Receives how many bytes and lines were processed so far. */
   readonly onProgress?: (bytes: number, lines: number) => void;
 }
@@ -122,7 +122,7 @@ export async function importPlants(
       if (typeof outcome === "string") report[outcome]++;
       else if (LINE_FAULTS.includes(outcome.code)) {
         report.refused++;
-        onRefused?.(line, outcome.message, record);
+        onRefused?.(line, outcome.message);
       } else throw outcome;
     }
     onProgress?.(block.offset + block.bytes.length, positionAfter(block).line - 1);

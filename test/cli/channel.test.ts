@@ -40,7 +40,7 @@ describe("a forked program, whose channel stays open, ends by itself", () => {
 
   const COMMANDS: readonly [words: string[], status: number][] = [
     [["--version"], 0],
-    [["list"], 0],
+    [["export"], 0],
     [["get", "2"], 1],
     [["srve"], 2],
   ];
@@ -48,16 +48,17 @@ describe("a forked program, whose channel stays open, ends by itself", () => {
     test(`${words.join(" ")}: ${status}`, async (t) => {
       const folder = makeFolder(t);
       writeLog(folder, '{"id":1,"name":"a"}\n');
-      const args = words.length === 1 && words[0] !== "list" ? words : [...words, "--data", folder];
+      const args =
+        words.length === 1 && words[0] !== "export" ? words : [...words, "--data", folder];
       assert.equal((await forkCli(t, args).finished).status, status);
     });
   }
 
-  test("list into a pipe that is read later: 0, and every line is there", async (t) => {
+  test("export into a pipe that is read later: 0, and every line is there", async (t) => {
     const folder = makeFolder(t);
     const log = Array.from({ length: 12_000 }, (_, id) => `{"id":${id},"name":"Fern"}\n`).join("");
     writeLog(folder, log);
-    const { status, stdout } = await forkCli(t, ["list", "--data", folder]).finished;
+    const { status, stdout } = await forkCli(t, ["export", "--data", folder]).finished;
     assert.deepEqual([status, stdout === log], [0, true]);
   });
 });

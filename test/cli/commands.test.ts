@@ -44,20 +44,20 @@ describe("get prints the plant of an id as its line", AT_ONCE, () => {
   });
 });
 
-test("list prints every plant as a line, oldest first, without a torn last line", async (t) => {
+test("export prints every plant as a line, oldest first, without a torn last line", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${LOG}{"id":8,"na`);
-  const end = await runCli(["list", "--data", folder]);
+  const end = await runCli(["export", "--data", folder]);
   assert.deepEqual(end, { status: 0, signal: null, stdout: LOG, stderr: "" });
   assert.equal(readLog(folder), `${LOG}{"id":8,"na`);
 });
 
-test("list prints a log of several blocks whole, also into a slow pipe", async (t) => {
+test("export prints a log of several blocks whole, also into a slow pipe", async (t) => {
   const folder = makeFolder(t);
   const line = (id: number) => `{"id":${id},"name":"${"Fern".repeat(50)}"}\n`;
   const log = Array.from({ length: 12_000 }, (_, id) => line(id)).join("");
   writeLog(folder, log);
-  const end = await runCli(["list", "--data", folder]);
+  const end = await runCli(["export", "--data", folder]);
   assert.equal(end.status, 0);
   assert.equal(
     end.stdout === log,
@@ -66,7 +66,7 @@ test("list prints a log of several blocks whole, also into a slow pipe", async (
   );
 });
 
-test("list prints thousands of plants with a few writes", async (t) => {
+test("export prints thousands of plants with a few writes", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, Array.from({ length: 5000 }, (_, id) => `{"id":${id},"name":"a"}\n`).join(""));
   const source = `
@@ -75,15 +75,15 @@ test("list prints thousands of plants with a few writes", async (t) => {
     process.stdout.write = (...args) => { writes++; return write.apply(process.stdout, args); };
     process.on("exit", () => process.stderr.write(String(writes)));`;
   const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}` };
-  const { status, stderr } = await runCli(["list", "--data", folder], { env });
+  const { status, stderr } = await runCli(["export", "--data", folder], { env });
   assert.equal(status, 0);
   assert.ok(Number(stderr) > 0 && Number(stderr) < 10, stderr);
 });
 
-test("list of a store without plants prints nothing and succeeds", async (t) => {
+test("export of a store without plants prints nothing and succeeds", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, "");
-  const end = await runCli(["list", "--data", folder]);
+  const end = await runCli(["export", "--data", folder]);
   assert.deepEqual(end, { status: 0, signal: null, stdout: "", stderr: "" });
 });
 

@@ -169,7 +169,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     chmodSync(vault, 0o750);
     chmodSync(join(vault, "shadow"), 0o660);
     symlinkSync(join(vault, "shadow"), logPath(folder));
-    const { status, stdout } = await run(folder, "list");
+    const { status, stdout } = await run(folder, "export");
     assert.deepEqual([status, stdout], [2, ""]);
     assert.equal((await run(folder, "token", "create", "gardener")).status, 0);
     assert.equal(statSync(join(folder, "tokens.jsonl")).uid, SERVICE);
@@ -188,7 +188,6 @@ describe("as root in a folder of another user", SETTINGS, () => {
       ["token", "export"],
       ["token", "import", tokens],
       ["import", file],
-      ["list"],
       ["get", "1"],
       ["export"],
       ["verify"],
@@ -224,7 +223,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
       ["serve", "--port=0"],
       ["token", "create", "gardener"],
       IMPORT,
-      ["list"],
+      ["export"],
       ["verify"],
       ["backup", join(makeServiceFolder(t), "copy")],
     ]) {
@@ -312,7 +311,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     assert.equal((await run(folder, ...IMPORT)).status, 0);
     assert.equal((await run(folder, "token", "create", "gardener")).status, 0);
     for (const name of ["lock.7", "tokens-lock.7"]) await leaveSocketOfRoots(join(folder, name));
-    for (const words of [IMPORT, ["token", "create", "other"], ["list"]]) {
+    for (const words of [IMPORT, ["token", "create", "other"], ["export"]]) {
       const { status, stderr } = await runAsService(folder, ...words);
       assert.deepEqual([status, stderr], [0, ""], words.join(" "));
     }

@@ -38,7 +38,7 @@ describe("a requested help or version goes to standard output, with status 0", A
     ["token list --help", /^Usage: plant-store token list [\s\S]*PLANT_STORE_JSON/],
     ["token revoke --help", /^Usage: plant-store token revoke NAME [\s\S]*PLANT_STORE_DATA/],
     ["get --help", /^Usage: plant-store get ID [\s\S]*PLANT_STORE_DATA/],
-    ["list --help", /^Usage: plant-store list [\s\S]*PLANT_STORE_DATA/],
+    ["export --help", /^Usage: plant-store export [\s\S]*PLANT_STORE_DATA/],
     ["help", /\bserve\b[\s\S]*\btoken create NAME\b/],
     ["help serve", /^Usage: plant-store serve /],
     ["help token create", /^Usage: plant-store token create NAME /],
@@ -63,12 +63,12 @@ describe("wrong usage is one line on standard error, with status 2", AT_ONCE, ()
       ["token", "make", "x"],
       'one of: token create, token list, token revoke, token export, token import; got "token make"',
     ],
-    [["list", "--dtaa", "/d"], "--dtaa"],
+    [["export", "--dtaa", "/d"], "--dtaa"],
     [["--port", "80", "serve"], '"plant-store serve --port '],
     [["help", "srve"], 'no command "srve"; did you mean "serve"?'],
     [["help", "tokn"], '; got "tokn"\n'],
     [["serve", "--admin", `/${"x".repeat(200)}`], "at most 107 bytes"],
-    [["list", "--data"], "--data"],
+    [["export", "--data"], "--data"],
     [["get", "7.5"], '"7.5"'],
     [["get", "9223372036854775808"], "from -9223372036854775808 to 9223372036854775807"],
     [["token", "create", "two words"], '"two words"'],
@@ -131,7 +131,7 @@ describe(
   () => {
     const GOOD = '{"id":1,"name":"Fern"}\n';
     const DAMAGED: readonly [fault: string, words: string[], file: string, content: string][] = [
-      ["a line that is no plant", ["list"], "plants.jsonl", `${GOOD}{"id":2}\n${GOOD}`],
+      ["a line that is no plant", ["export"], "plants.jsonl", `${GOOD}{"id":2}\n${GOOD}`],
       ["one id with two names", ["serve"], "plants.jsonl", `${GOOD}{"id":1,"name":"Moss"}\n`],
       ["a line that is no event", ["token", "list"], "tokens.jsonl", '{"event":"lost"}\n'],
       ["a token log that is damaged", ["serve"], "tokens.jsonl", "rubbish\n"],
@@ -153,12 +153,12 @@ describe(
 
 describe("a refusal of the system ends a command with status 1 and one line", AT_ONCE, () => {
   const REFUSED: readonly [fault: string, words: string[], prepare: (data: string) => void][] = [
-    ["no such folder", ["list"], () => {}],
+    ["no such folder", ["export"], () => {}],
     ["no such folder", ["token", "list"], () => {}],
     ["no such folder", ["token", "revoke", "x"], () => {}],
-    ["the folder is a file", ["list"], (data) => writeFileSync(data, "")],
+    ["the folder is a file", ["export"], (data) => writeFileSync(data, "")],
     ["the folder is a file", ["token", "create", "x"], (data) => writeFileSync(data, "")],
-    ["the log is a folder", ["list"], (data) => mkdirSync(join(data, "plants.jsonl"), DEEP)],
+    ["the log is a folder", ["export"], (data) => mkdirSync(join(data, "plants.jsonl"), DEEP)],
     [
       "the log is a folder",
       ["token", "list"],
@@ -182,18 +182,17 @@ function runInShell(line: string, words: readonly string[]): Promise<Finished> {
   return runToEnd(["sh", "-c", line, "sh", process.execPath, PROGRAM, ...words]);
 }
 
-test("list ends quietly with status 0 if its reader stops early", async (t) => {
+test("export ends quietly with status 0 if its reader stops early", async (t) => {
   const folder = makeFolder(t);
   const line = (id: number) => `{"id":${id},"name":"${"Fern ".repeat(100)}"}\n`;
-  // More than any pipe holds, so list writes into the closed pipe.
+  // More than any pipe holds, so export writes into the closed pipe.
   writeLog(folder, Array.from({ length: 5000 }, (_, id) => line(id)).join(""));
   const piped = '{ "$@"; echo "status $?" >&2; } | head -n 1';
-  const end = await runInShell(piped, ["list", "--data", folder]);
+  const end = await runInShell(piped, ["export", "--data", folder]);
   assert.deepEqual([end.stdout, end.stderr], [line(0), "status 0\n"]);
 });
 
 for (const [words, status] of [
-  ["list", 0],
   ["export", 0],
   ["get 1", 1],
 ] as const) {
@@ -207,7 +206,7 @@ for (const [words, status] of [
   });
 }
 
-for (const words of ["list", "export", "token create gardener", "serve --print-config"]) {
+for (const words of ["export", "token create gardener", "serve --print-config"]) {
   test(`a full standard output ends ${words} with status 1 and one line`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, '{"id":1,"name":"Fern"}\n');
@@ -257,7 +256,7 @@ test("under Node's permission model every command is refused with status 2 and o
     ? "--permission"
     : "--experimental-permission";
   const flags = [flag, "--no-warnings", "--allow-fs-read=*", "--allow-fs-write=*"];
-  for (const words of [["serve", "--port", "0"], ["token", "create", "x"], ["list"]]) {
+  for (const words of [["serve", "--port", "0"], ["token", "create", "x"], ["export"]]) {
     const args = [...flags, PROGRAM, ...words, "--data", data];
     const end = await runToEnd([process.execPath, ...args]);
     assert.deepEqual([end.status, end.stdout], [2, ""], end.stderr);
@@ -292,7 +291,7 @@ describe("no stored or typed text controls the terminal", AT_ONCE, () => {
   const RUNS: readonly [words: string[], log: string, status: number, lines: [number, number]][] = [
     [["get", HOSTILE], LOG, 2, [0, 1]],
     [["export"], `${HOSTILE}\n`, 3, [0, 1]],
-    [["verify"], DAMAGED, 3, [7, 2]],
+    [["verify"], DAMAGED, 3, [8, 2]],
     [["verify", "--json"], LOG, 0, [1, 0]],
     [["repair"], DAMAGED, 2, [0, 4]],
     [["repair", "--yes"], DAMAGED, 0, [1, 3]],
@@ -336,8 +335,6 @@ describe("no stored or typed text controls the terminal", AT_ONCE, () => {
 
   const SHOWN: readonly [words: string[], log: string, status: number][] = [
     [["get", "1"], LOG, 0],
-    [["list"], LOG, 0],
-    [["list"], DAMAGED, 3],
     [["export"], LOG, 0],
     [["export"], DAMAGED, 3],
     [["verify"], DAMAGED, 3],
@@ -377,9 +374,8 @@ describe("no stored or typed text controls the terminal", AT_ONCE, () => {
     ["escapes that JSON does not ask for", '{"id":1,"name":"\\u007f\\u202e\\/"}\n'],
     ["another order and spaces", '{ "name": "Fern", "id": 1.0 }\n'],
   ];
-  for (const words of [["export"], ["get", "1"], ["list"]]) {
-    // `list` writes a line in another form anew.
-    for (const [what, line] of words[0] === "list" ? LINES.slice(0, 2) : LINES) {
+  for (const words of [["export"], ["get", "1"]]) {
+    for (const [what, line] of LINES) {
       test(`but ${words[0]} prints a line with ${what} as it is, into a pipe`, async (t) => {
         const data = makeFolder(t);
         writeLog(data, line);

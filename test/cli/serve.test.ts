@@ -97,7 +97,7 @@ test("while a server runs, get and list work, and a second serve refuses and nam
   const args = ["--data", folder];
   const [get, list, second] = await Promise.all([
     runCli(["get", "1", ...args]),
-    runCli(["list", ...args]),
+    runCli(["export", ...args]),
     runCli(["serve", "--port", "0", ...args]),
   ]);
   const printed = { status: 0, signal: null, stdout: `${FERN}\n`, stderr: "" };

@@ -138,7 +138,7 @@ test("the image takes a database by its variables, and else uses its folder", as
     { PLANT_STORE_DATABASE: "postgresql://plants@127.0.0.1:1/garden" },
     { PLANT_STORE_DATABASE_FILE: path.join(folder, "url") },
   ]) {
-    const { stderr } = await runCli(["list"], { env: { ...env, ...more } });
+    const { stderr } = await runCli(["export"], { env: { ...env, ...more } });
     assert.match(stderr, /npm install pg/); // which is not beside these sources
   }
 });

@@ -150,7 +150,7 @@ test(
         assert.deepEqual(await killed, [null, "SIGKILL"]);
 
         assert.match(await runThere(["verify"]), /^records +1$/m);
-        assert.equal(await runThere(["list"]), `${FERN}\n`);
+        assert.equal(await runThere(["export"]), `${FERN}\n`);
         const second = await serveThere(t);
         assert.equal((await postPlant(second.url, token, FERN)).status, 200);
         const ended = once(second.process, "close");
@@ -176,7 +176,7 @@ test(
         });
         const first = await serveThere(t);
         assert.equal((await postPlant(first.url, token, FERN)).status, 200);
-        assert.equal(await runThere(["list"], SYNC), `${FERN}\n`);
+        assert.equal(await runThere(["export"], SYNC), `${FERN}\n`);
         assert.match(await runThere(["health"]), /admin\.sock.* is ready\n$/);
         const ended = once(first.process, "close");
         first.process.kill("SIGTERM");

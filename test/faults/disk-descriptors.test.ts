@@ -94,7 +94,7 @@ test(
     await until("the others are closed", () => closed === 40);
     assert.equal(openSockets(trial.pid), before + 60);
     // The holder of the lock still answers, and can open files.
-    const read = await runCli(["list", "--data", trial.folder]);
+    const read = await runCli(["export", "--data", trial.folder]);
     assert.deepEqual([read.status, read.stdout, read.stderr], [0, "", ""]);
     assert.equal(trial.messages.length, 1, "one warning for all of them");
     assert.equal((await trial.stop()).status, 0);

@@ -124,7 +124,7 @@ describe("a read-only disk", AT_ONCE, () => {
     ["repair", "--yes"],
     ["import", "-"],
   ];
-  const READING: readonly (readonly string[])[] = [["list"], ["verify"]];
+  const READING: readonly (readonly string[])[] = [["export"], ["verify"]];
 
   test("commands that write end with status 1 and one line; commands that read work", async (t) => {
     const folder = mountSmallDisk(t, "64k");

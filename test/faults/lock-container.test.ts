@@ -23,7 +23,7 @@ test(
     const inside = await startRefused(t, folder, { wrapper: CONTAINER });
     assert.deepEqual([inside.status, inside.messages.length], [1, 1], inside.messages.join("\n"));
     assertTurnedAway(await runOn(folder, "serve", "--port", "0"));
-    assert.equal((await runOn(folder, "list")).stdout, `${plant(1)}\n`);
+    assert.equal((await runOn(folder, "export")).stdout, `${plant(1)}\n`);
 
     await first.stop("SIGKILL");
     const second = await Trial.start(t, { folder, wrapper: CONTAINER });
@@ -48,7 +48,7 @@ test("a server on the host holds the directory against a container", TIMEOUT, as
     ...flags,
     process.execPath,
     PROGRAM,
-    "list",
+    "export",
     "--data",
     trial.folder,
   ]);

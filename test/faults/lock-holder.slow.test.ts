@@ -21,7 +21,6 @@ test(
     const target = join(makeFolder(t), "copy");
     const COMMANDS: readonly (readonly string[])[] = [
       ["get", "1"],
-      ["list"],
       ["export"],
       ["verify"],
       ["backup", target],

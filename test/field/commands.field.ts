@@ -22,7 +22,7 @@ before(() => {
 });
 
 for (const [name, [program = "", ...words]] of RUNTIMES) {
-  for (const command of [["serve", "--port", "0"], ["token", "create", "x"], ["list"]]) {
+  for (const command of [["serve", "--port", "0"], ["token", "create", "x"], ["export"]]) {
     test(`${name}: ${command.join(" ")} is refused with status 2 and one line`, async (t) => {
       const data = path.join(makeFolder(t), "data");
       const args = [path.join(BIN, program), ...words, MAIN, ...command, "--data", data];
