@@ -7,7 +7,6 @@ import { execFileSync } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
-import { tryMutants } from "./mutants.ts";
 import { RULE_NAMES } from "./rules.ts";
 import { type RunResult, simulate } from "./runner.ts";
 import type { Failure } from "./worker.ts";
@@ -19,8 +18,6 @@ const HELP = `Usage: npm run simulate -- [options]
   --only SEED [--plan JSON] runs this life only, by another plan if it is given
   --processes N             how many at once (one a processor)
   --go-on                   counts failures instead of stopping at the first one; does not shorten them
-  --mutants [--only NAME]   breaks the source in known ways, one after another, and looks for each as long;
-                            NAME is a part of their names, or "mended": the faults that lives have found
 `;
 /** In a shorter run a rare rule may not fire. */
 const EVERY_RULE_ROUNDS = 20_000;
@@ -34,7 +31,6 @@ const { values } = parseArgs({
     plan: { type: "string" },
     processes: { type: "string", default: String(availableParallelism()) },
     "go-on": { type: "boolean", default: false },
-    mutants: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
 });
@@ -79,7 +75,6 @@ async function main(): Promise<boolean> {
   const { only, plan, seed, "go-on": goesOn } = values;
   const processes = Number(values.processes);
   const wanted = Number(values.seconds ?? Number(values.minutes) * 60);
-  if (values.mutants) return tryMutants({ processes, seconds: wanted, only });
   const common = { processes, onFailure: printFailure, isShortened: !goesOn };
   if (only !== undefined) {
     const given = plan === undefined ? {} : { plan: JSON.parse(plan) };

@@ -1,8 +1,7 @@
 /**
- * Mistakes that the simulation has to find: each changes one line of the source.
+ * Mistakes that the simulation has to find, by the violations that show each.
  *
- * Invariant. The text of each is found once in its file, so that a change of the source cannot take it out of
- * the list unseen. Not in the list, because no life can show them: a cut at a start that is not synced (the
+ * Not in the list, because no life can show them: a cut at a start that is not synced (the
  * whole log is synced next); a checkpoint that is written in place (a torn one is no fault); a checkpoint that
  * is written after the lock is lost (it contradicts only a log that was repaired meanwhile, and no life repairs
  * beside a server: `log/checkpoint`); a log that is opened without O_DSYNC (in the port itself: its contract
@@ -17,25 +16,9 @@
  * checkpoint that goes on with one that was not finished (`log/checkpoint`); a restore that fails and forgets a
  * name that it gave (`store/backup`).
  */
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { ROOT, simulate } from "./runner.ts";
-import type { Failure } from "./worker.ts";
+import { type Mutant, parseMutants } from "./mutants.ts";
 
-export interface Mutant {
-  readonly name: string;
-  /** In `src`. */
-  readonly file: string;
-  /** The violations that show it. Any other one may be a mistake of the simulation. */
-  readonly kinds: readonly string[];
-  /** In one line of the file, and nowhere else. */
-  readonly old: string;
-  readonly new: string;
-}
-
-/** A file; then each mistake with the violations that show it, the text that it takes out, and what it puts there. */
-const MISTAKES = `
+const SIMULATED = `
 log/resync.ts
 a start does not sync what it found: not durable, lost
 -     await file.sync();
@@ -247,8 +230,8 @@ a verdict has no age: token accepted
 + this.#clock) >= 0;
 `;
 
-/** Faults that lives have found, and that were mended: each takes the mend out. */
-const MENDED = `
+/** Faults that lives have found, and that were fixed: each takes the fix out. */
+const FIXED = `
 log/checkpoint.ts
 an empty file is renamed to a checkpoint: leftover
 -   const isEmpty = disk.find(unsyncedPath(logPath))?.size === 0n;
@@ -288,130 +271,9 @@ a revoked token is live if a line creates it once more: token accepted
 + const known = undefined as Token | undefined;
 `;
 
-function parse(text: string): Mutant[] {
-  let file = "";
-  const mutants: { -readonly [K in keyof Mutant]: Mutant[K] }[] = [];
-  for (const line of text.split("\n").filter(Boolean)) {
-    const [, name, kinds] = /^(.*?): (.*)$/.exec(line) ?? [];
-    const last = mutants.at(-1);
-    if (last !== undefined && line.startsWith("- ")) last.old = line.slice(2);
-    else if (last !== undefined && line.startsWith("+ ")) last.new = line.slice(2);
-    else if (name === undefined) file = line;
-    else mutants.push({ name, file, kinds: (kinds ?? "").split(", "), old: "", new: "" });
-  }
-  return mutants;
-}
-
 /** By the fault that each brings back. */
-export const MENDED_FAULTS: readonly Mutant[] = parse(MENDED);
-export const MUTANTS: readonly Mutant[] = [...parse(MISTAKES), ...MENDED_FAULTS];
-
-/** @returns the file with the mistake. @throws if the text is not found, or more than once. */
-export function breakSource({ name, file, old, new: text }: Mutant, root = ROOT): string {
-  const parts = readFileSync(join(root, "src", file), "utf8").split(old);
-  if (parts.length !== 2) throw new Error(`${name}: found ${parts.length - 1} times in ${file}`);
-  return parts.join(text);
-}
-
-interface MutantOptions {
-  /** How many are tried at once, each on one core. */
-  readonly processes: number;
-  /** How long for each. */
-  readonly seconds: number;
-  /** A part of their names, or `mended`: the faults that were mended. */
-  readonly only: string | undefined;
-}
-
-interface Trial {
-  readonly mutant: Mutant;
-  /** Of the life that shows the mistake. */
-  readonly found: Failure | undefined;
-  /** Violations that do not. */
-  readonly others: readonly Failure[];
-  readonly rounds: number;
-  readonly seconds: number;
-}
-
-/** Prints what came of each, and at the end of all. @returns whether all were found. */
-export async function tryMutants({ processes, seconds, only = "" }: MutantOptions) {
-  const mutants =
-    only === "mended" ? MENDED_FAULTS : MUTANTS.filter(({ name }) => name.includes(only));
-  const trials = new Map<Mutant, Trial>();
-  const left = [...mutants];
-  const next = async (): Promise<void> => {
-    const mutant = left.shift();
-    if (mutant === undefined) return;
-    const trial = await tryMutant(mutant, seconds);
-    trials.set(mutant, trial);
-    process.stdout.write(`${describe(trial)}\n`);
-    await next();
-  };
-  await Promise.all(Array.from({ length: processes }, next));
-  const all = mutants.flatMap((mutant) => trials.get(mutant) ?? []);
-  const found = all.filter((trial) => trial.found !== undefined);
-  const lines = [
-    "",
-    "| mutant | file | kind | seed | rounds | seconds |",
-    "|---|---|---|---|---|---|",
-    ...all.map((trial) => `| ${rowOf(trial).join(" | ")} |`),
-    "",
-    `${found.length} of ${all.length} mutants were found. Lives of mended faults, for simulation.test.ts:`,
-    ...found
-      .filter(({ mutant }) => MENDED_FAULTS.includes(mutant))
-      .map((trial) => `  "${trial.mutant.name}": "${trial.found?.seed}",`),
-  ];
-  process.stdout.write(`${lines.join("\n")}\n`);
-  return found.length === all.length;
-}
-
-function rowOf({ mutant, found, rounds, seconds }: Trial): (string | number)[] {
-  const { name, file } = mutant;
-  return [name, file, found?.kind ?? "NOT FOUND", found?.seed ?? "", rounds, seconds.toFixed(1)];
-}
-
-function describe(trial: Trial): string {
-  const lines = trial.others.map(
-    ({ seed, message }) => `  found by another kind, seed ${seed}: ${message.split("\n", 1)[0]}`,
-  );
-  return [rowOf(trial).join(", "), ...lines].join("\n");
-}
-
-async function tryMutant(mutant: Mutant, seconds: number): Promise<Trial> {
-  const root = mkdtempSync(join(tmpdir(), "plant-store-mutant-"));
-  try {
-    for (const part of ["package.json", "src", "test/simulation"]) {
-      cpSync(join(ROOT, part), join(root, part), { recursive: true });
-    }
-    symlinkSync(join(ROOT, "node_modules"), join(root, "node_modules"));
-    writeFileSync(join(root, "src", mutant.file), breakSource(mutant));
-    const begun = performance.now();
-    const trial = await findFailure(mutant, root, begun + seconds * 1000);
-    return { ...trial, mutant, seconds: (performance.now() - begun) / 1000 };
-  } finally {
-    rmSync(root, { recursive: true, force: true });
-  }
-}
-
-/** Looks for a life that fails by the mistake, and does not fail without it. */
-async function findFailure({ kinds }: Mutant, root: string, endMs: number) {
-  const others = new Map<string, Failure>();
-  const isOfMistake = ({ kind }: Failure) => kinds.includes(kind);
-  const how = { processes: 1, isShortened: false };
-  let rounds = 0;
-  for (let part = 1; ; part++) {
-    const seconds = (endMs - performance.now()) / 1000;
-    if (seconds <= 0) break;
-    const first = `mutant-${part}`;
-    const isEnough = isOfMistake;
-    const broken = await simulate({ ...how, root, first, seconds, isEnough });
-    rounds += broken.rounds;
-    for (const failure of broken.failures) {
-      if (others.has(failure.kind)) continue;
-      const { failures } = await simulate({ ...how, seeds: [failure.seed], first, seconds: 0 });
-      if (failures.length > 0) continue;
-      if (isOfMistake(failure)) return { found: failure, others: [...others.values()], rounds };
-      others.set(failure.kind, failure);
-    }
-  }
-  return { found: undefined, others: [...others.values()], rounds };
-}
+export const FIXED_FAULTS: readonly Mutant[] = parseMutants(FIXED, "simulation");
+export const SIMULATED_MUTANTS: readonly Mutant[] = [
+  ...parseMutants(SIMULATED, "simulation"),
+  ...FIXED_FAULTS,
+];

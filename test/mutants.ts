@@ -1,0 +1,177 @@
+/**
+ * `npm run mutants`: makes one mistake of the lists in `test/mutants` after another in a copy of the project,
+ * and runs the tests, or the lives of the simulation, that have to notice it.
+ *
+ * Invariant. A test that fails without the mistake, or a file that does not load or end, finds nothing.
+ */
+import { spawn } from "node:child_process";
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { parseArgs } from "node:util";
+import { MUTANTS } from "./mutants/list.ts";
+import { breakSource, type Mutant } from "./mutants/mutants.ts";
+import { ROOT, simulate } from "./simulation/runner.ts";
+
+const HELP = `Usage: npm run mutants -- [options]
+
+  --only TEXT    those with this text in their name, their file or what has to notice them
+  --processes N  how many at once (1)
+  --seconds N    how long the simulation looks for one (60)
+`;
+/** Some hundred times as long as a file of tests takes. */
+const FILE_MS_MAX = 120_000;
+
+const { values } = parseArgs({
+  options: {
+    only: { type: "string", default: "" },
+    processes: { type: "string", default: "1" },
+    seconds: { type: "string", default: "60" },
+    help: { type: "boolean", default: false },
+  },
+});
+
+/** Who noticed a mistake and how; or why nobody did. */
+interface Outcome {
+  readonly isFound: boolean;
+  readonly how: string;
+}
+
+/** A copy of the project, in which one mistake at a time is made. */
+class Copy {
+  readonly root = mkdtempSync(join(tmpdir(), "mutant-"));
+  /** Whether the tests of each file pass without a mistake. */
+  readonly #baseline = new Map<string, Outcome>();
+
+  constructor() {
+    for (const part of ["package.json", "tsconfig.json", "src", "test"]) {
+      const filter = (path: string) => !path.endsWith("/node_modules");
+      cpSync(join(ROOT, part), join(this.root, part), { recursive: true, filter });
+    }
+    symlinkSync(join(ROOT, "node_modules"), join(this.root, "node_modules"));
+    mkdirSync(this.#temporary);
+    process.once("exit", () => rmSync(this.root, { recursive: true, force: true }));
+  }
+
+  /** For what a test that is cut off leaves behind. */
+  get #temporary(): string {
+    return join(this.root, "t");
+  }
+
+  async try(mutant: Mutant): Promise<Outcome> {
+    if (mutant.way === "simulation") {
+      return this.#broken(mutant, () => findLife(mutant, this.root, Number(values.seconds)));
+    }
+    const reasons: string[] = [];
+    for (const file of mutant.by) {
+      const before = this.#baseline.get(file) ?? (await this.#runTests(file));
+      this.#baseline.set(file, before);
+      const outcome = before.isFound
+        ? { isFound: false, how: `${before.how}, also without the mistake` }
+        : await this.#broken(mutant, () => this.#runTests(file));
+      if (outcome.isFound) return outcome;
+      reasons.push(outcome.how);
+    }
+    return { isFound: false, how: reasons.join("; ") };
+  }
+
+  async #broken<T>(mutant: Mutant, run: () => Promise<T>): Promise<T> {
+    const path = join(this.root, "src", mutant.file);
+    const whole = readFileSync(path);
+    writeFileSync(path, breakSource(mutant, this.root));
+    try {
+      return await run();
+    } finally {
+      writeFileSync(path, whole);
+    }
+  }
+
+  /** Runs the tests of a file up to the first one that fails. */
+  async #runTests(file: string): Promise<Outcome> {
+    const args = ["--import", "tsx", "--test-reporter=tap", `test/${file}.test.ts`];
+    const child = spawn(process.execPath, args, {
+      cwd: this.root,
+      env: { ...process.env, TMPDIR: this.#temporary },
+      detached: true, // so that the programs that it starts can be ended with it
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    const ended = new Promise<string>((resolve) => {
+      child.once("close", (status, signal) => resolve(`${signal ?? status}`));
+    });
+    const endAll = () => {
+      try {
+        if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+      } catch {} // all of them have ended
+    };
+    const timer = setTimeout(endAll, FILE_MS_MAX);
+    let failed: string | undefined;
+    for await (const line of createInterface(child.stdout)) {
+      failed = /^\s*not ok \d+ - (?!.*# (?:SKIP|TODO))(.*)$/.exec(line)?.[1];
+      if (failed !== undefined) break;
+    }
+    if (failed !== undefined) endAll();
+    const status = await ended;
+    clearTimeout(timer);
+    endAll();
+    if (failed !== undefined) return { isFound: true, how: `${file}: ${failed}` };
+    const fault = status === "0" ? "all pass" : `ended with ${status} before a test failed`;
+    return { isFound: false, how: `${file}: ${fault}` };
+  }
+}
+
+/** Looks for a life that shows the mistake, and does not fail without it. */
+async function findLife({ by }: Mutant, root: string, secondsMax: number): Promise<Outcome> {
+  const endMs = performance.now() + secondsMax * 1000;
+  const others = new Set<string>();
+  const how = { processes: 1, isShortened: false };
+  for (let part = 1; ; part++) {
+    const seconds = (endMs - performance.now()) / 1000;
+    if (seconds <= 0) break;
+    const first = `mutant-${part}`;
+    const isEnough = ({ kind }: { kind: string }) => by.includes(kind);
+    const { failures } = await simulate({ ...how, root, first, seconds, isEnough });
+    for (const { kind, seed } of failures) {
+      if (others.has(kind)) continue;
+      const without = await simulate({ ...how, seeds: [seed], first, seconds: 0 });
+      if (without.failures.length > 0) continue;
+      if (by.includes(kind)) return { isFound: true, how: `simulation: ${kind}, seed ${seed}` };
+      others.add(kind);
+    }
+  }
+  const rest = others.size === 0 ? "" : `, but ${[...others].join(", ")}`;
+  return { isFound: false, how: `simulation: no such violation${rest}` };
+}
+
+async function main(): Promise<boolean> {
+  const isWanted = ({ name, file, way, by }: Mutant) =>
+    [name, file, way, ...by].some((text) => text.includes(values.only));
+  const left = MUTANTS.filter(isWanted);
+  const total = left.length;
+  let found = 0;
+  const work = async () => {
+    const copy = new Copy();
+    for (let mutant = left.shift(); mutant !== undefined; mutant = left.shift()) {
+      const { isFound, how } = await copy.try(mutant);
+      if (isFound) found++;
+      const verdict = isFound ? "found    " : "NOT FOUND";
+      process.stdout.write(`${verdict} ${mutant.file}: ${mutant.name}: ${how}\n`);
+    }
+  };
+  for (const signal of ["SIGINT", "SIGTERM"] as const)
+    process.once(signal, () => process.exit(130));
+  await Promise.all(Array.from({ length: Number(values.processes) }, work));
+  process.stdout.write(`${found} of ${total} mutants were found.\n`);
+  return total > 0 && found === total;
+}
+
+if (values.help) process.stdout.write(HELP);
+else process.exitCode = (await main()) ? 0 : 1;

@@ -1,0 +1,149 @@
+/** Mistakes in what a plant and a token are, and in the store, that tests have to find. */
+import { type Mutant, parseMutants } from "./mutants.ts";
+
+export const CORE_MUTANTS: readonly Mutant[] = parseMutants(
+  `
+core/json.ts
+an id one above the largest int64 is accepted: core/json-int64
+- export const INT64_MAX = 2n ** 63n - 1n;
++ export const INT64_MAX = 2n ** 63n;
+the smallest int64 is refused: core/json-int64
+- export const INT64_MIN = -(2n ** 63n);
++ export const INT64_MIN = -(2n ** 63n) + 1n;
+an id of 16 digits is rounded: core/json-int64
+- if (text.length <= 15) return
++ if (text.length <= 17) return
+a long id is rounded: core/json-int64
+-   const value = BigInt(text);
++   const value = BigInt(Number(text));
+a fraction is an id: core/json-int64
+- if (zeros < 0) return undefined;
++ if (zeros < 0) return parseCanonicalInt64(sign + digits);
+a control character is accepted in a string: core/json
+- while (code >= 0x20 && code !== QUOTE
++ while (code >= 0x01 && code !== QUOTE
+text after the value is ignored: core/json
+-     if (this.#at < this.#text.length) this.#fail("the end of the text");
+
+core/plant.ts
+a body that is not UTF-8 is accepted: core/plant
+-   if (!isUtf8(bytes)) {
++   if (bytes === undefined) {
+a member that is given twice is accepted: core/plant
+- } else if (length > 1) {
++ } else if (length > 2) {
+a tag that is null is no tag: core/plant
+-   const tag = read("tag", "a string", parseString);
++   const tag = literals.tag[0] === "null" ? undefined : read("tag", "a string", parseString);
+an empty tag is no tag: core/plant
+- && a.tag === b.tag;
++ && (a.tag || undefined) === (b.tag || undefined);
+a name is trimmed: core/plant
+- return id === undefined ? undefined : newPlant(id, name, tag);
++ return id === undefined ? undefined : newPlant(id, name.trim(), tag);
+a message names the first fault alone: core/plant
+- faults.join("; ")
++ faults[0] ?? ""
+core/text.ts
+a backslash in a name is written as it is: core/text
+-  || code === QUOTE || code === BACKSLASH) return false;
++  || code === QUOTE) return false;
+a line separator in a name ends a line: core/text
+- return SEPARATORS.test(literal) ? literal.replace(PIECES, escapeSeparators) : literal;
++ return literal;
+a control character reaches the terminal: core/text
+- return PRINTABLE.test(text) ? text : text.replace(UNSHOWN, escapeCharacter);
++ return text;
+a token is shown in a log: core/text
+-   return text.replace(TOKEN_FORM, "pst_...");
++   return text;
+a part of a token is shown in a message: core/text
+- hideTokens(text).replace(/pst_[\\w-]+/g, "pst_...")
++ hideTokens(text)
+
+core/errors.ts
+an error number changes: http/contract-read
+-   unknown_plant: 40402,
++   unknown_plant: 40403,
+
+core/token.ts
+a token is good at the moment when it expires: core/token
+- now < expiresAt);
++ now <= expiresAt);
+an expiry is compared the wrong way: core/token
+- now < expiresAt);
++ now > expiresAt);
+a revoked token is good: core/token
+- return revokedAt === undefined && (
++ return (
+a token is created that has expired: core/token
+- !(expiresAt > now && expiresAt <= TIME_MAX)
++ !(expiresAt <= TIME_MAX)
+a token is stored as it is: auth/token-file
+- return { name, hash: hashToken(token),
++ return { name, hash: Buffer.from(token).toString("hex").slice(0, 64),
+a verdict is as old as the younger clock says: core/token-live
+- return Math.max(clock.steadyMs()
++ return Math.min(clock.steadyMs()
+a wrong token waits for a poll: core/token-live
+-     if (!isGood) throw this.#unreadable();
+a revoked token is good for what has begun: core/token-live
+- if (record === undefined || !isLive(record, this.#clock.wallMs())) return false;
++ if (record === undefined) return false;
+
+auth/token-file.ts
+a token that cannot be found is revoked: auth/token-file
+-     if (!hasName(tokens.live(now), name)) throw tokenUnknown(name);
+
+store/plant-store.ts
+a conflict is answered as a repeat: store/plant-store
+-   if (isSamePlant(stored, repeated)) return "replayed";
++   if (stored.id === repeated.id) return "replayed";
+a repeat is written twice: store/plant-store
+-     if (taken !== undefined) {
++     if (taken === -1) {
+a second close of a store does not wait: store/plant-store
+-     this.#closing ??= this.#close();
++     if (this.#closing !== undefined) return Promise.resolve(); this.#closing = this.#close();
+a page after a plant that does not exist is empty: store/plant-store-list
+-     if (start === undefined) throw unknownCursor(after);
++     if (start === undefined) return;
+
+store/records.ts
+a line that is read from the log may be another plant: store/records
+- && finder.hasId(id);
++ && id !== undefined;
+a page repeats the plant of its cursor: store/plant-store-list
+- return isKnown ? after === undefined || offset !== start : undefined;
++ return isKnown ? true : undefined;
+
+store/import-export.ts
+a line is counted as created that was overloaded after a refused one: store/import
+-         outcome = await tryCreate(plants, record);
++         outcome = report.refused > 0 ? "created" : await tryCreate(plants, record);
+a line that is refused ends the import: store/import
+-       else if (LINE_FAULTS.includes(outcome.code)) {
++       else if (outcome.code === "conflict") {
+a folder that changes while it is imported is not noticed: store/import
+-     if (sum !== verifiedSum) {
++     if (end < 0) {
+
+store/backup.ts
+a restore does not sync the parent of its folder: store/backup
+-       await syncFolderAndName(directory);
++       await disk.syncFolder(directory);
+a restore goes into a folder that holds something: store/backup
+-     if (found === undefined) return;
++     if (found !== LOG_NAME) return;
+
+store/start.ts
+an import, a repair or a server does not lock its folder: store/plant-store-open
+-   return locks.acquire(directory, { name: LOCK_NAME, command, durableBytes });
++   return locks.acquire(directory, { name: \`\${process.hrtime.bigint()}\`, command, durableBytes });
+
+testing.ts
+the store for tests knows no conflict: testing
+-       if (stored && !isSamePlant(stored, plant)) throw conflict(id);
+`,
+  "tests",
+);

@@ -1,0 +1,210 @@
+/** Mistakes in the service, its listener for the operator and the client that tests have to find. */
+import { type Mutant, parseMutants } from "./mutants.ts";
+
+export const HTTP_MUTANTS: readonly Mutant[] = parseMutants(
+  `
+http/listener.ts
+an origin of CORS is compared by its beginning: http/cors
+- if (!isOpen && !this.#origins.has(origin)) return vary;
++ if (!isOpen && ![...this.#origins].some((known) => origin.startsWith(known))) return vary;
+a cache may give one origin the response to another: http/cors
+-     const vary = isOpen ? {} : { Vary: "Origin" };
++     const vary = {};
+a preflight needs a token: http/cors
+-     if (this.#cors?.isPreflight(req)) {
++     if (this.#cors?.isPreflight(req) === undefined) {
+a base path is compared by its length: http/contract-routing
+- if (!path.startsWith(basePath)) return undefined;
++ if (path.length < basePath.length) return undefined;
+a base path is compared without regard to case: http/contract-routing
+- if (!path.startsWith(basePath)) return undefined;
++ if (!path.toLowerCase().startsWith(basePath.toLowerCase())) return undefined;
+a path with a slash at its end is accepted: http/contract-routing
+- if (rest === PLANTS.path) return { resource: PLANTS };
++ if (rest.replace(/\\/$/, "") === PLANTS.path) return { resource: PLANTS };
+a scope is not checked: http/contract-auth
+-     if (!sender.scopes.includes(operation.scope)) {
++     if (sender.scopes.length === 0) {
+a list needs the scope of a create: http/contract-list
+- { name: "listPlants", scope: "read" };
++ { name: "listPlants", scope: "write" };
+a path is looked up before the token: http/contract-order
+-       const sender = this.#authenticator.authenticate(req, head);
++       if (!findRoute(req.url ?? "", this.#basePath)) throw notFound(this.#basePath, req.url ?? ""); const sender = this.#authenticator.authenticate(req, head);
+a 405 does not say what is allowed: http/contract-routing
+-       res.setHeader("Allow", methodsOf(route.resource));
+HEAD is not allowed for a list: http/contract-list
+- GET: LIST_PLANTS, HEAD: LIST_PLANTS,
++ GET: LIST_PLANTS,
+
+http/head.ts
+the word Bearer is compared with regard to case: http/contract-auth
+- const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
++ const BEARER = /^Bearer +([A-Za-z0-9._~+/-]+=*)$/;
+the first of two tokens counts: http/contract-auth
+- authorization = authorization === undefined ? value : SEVERAL;
++ authorization ??= value;
+the first of two media types counts: http/contract-media
+- contentType = contentType === undefined ? value : SEVERAL;
++ contentType ??= value;
+two Host headers are accepted: http/contract-framing
+-       hosts += HOST.test(value) ? 1 : 2;
++       hosts = HOST.test(value) ? 1 : 2;
+a request with 101 headers is accepted: http/contract-framing
+- const HEADERS_MAX = 100;
++ const HEADERS_MAX = 101;
+any charset is accepted: http/contract-media
+- (?!charset=)
+a body with a content encoding is taken as it is: http/contract-media
+-   if (encoding.toLowerCase() !== "identity") {
++   if (encoding === "") {
+an unknown expectation is ignored: http/contract-order
+-   if (expect === undefined || expect.toLowerCase() === "100-continue") return;
++   if (expect !== "") return;
+a token is checked once on a connection: http/bearer
+- const isCurrent = this.#tokens.isCurrent?.(accepted.verified);
++ const isCurrent = true as boolean | Promise<boolean>;
+
+http/answer.ts
+a request without a token is said to have a bad one: http/contract-auth
+-   missing_token: ASK_TOKEN,
++   missing_token: ASK_OTHER_TOKEN,
+a 503 does not say when to retry: http/answer
+-   overloaded: RETRY,
+a response says why the server failed: http/answer
+-   const { code, message } = isKnown ? cause : INTERNAL;
++   const { code, message } = isKnown ? cause : { ...INTERNAL, message: String(cause) };
+an error has a third member: http/contract
+- {"error":\${error},"message":
++ {"status":\${status},"error":\${error},"message":
+a length is counted in characters: http/contract
+- "Content-Length": \`\${Buffer.byteLength(body)}\`,
++ "Content-Length": \`\${body.length}\`,
+a cache may keep a plant: http/contract
+-           "Cache-Control": "no-store",
+a browser may guess the type of a response: http/contract
+-           "X-Content-Type-Options": "nosniff",
+
+http/body.ts
+a body as long as the limit is refused: http/contract-body
+-   if (declared > bytesMax) throw tooLarge(bytesMax);
++   if (declared >= bytesMax) throw tooLarge(bytesMax);
+a body in chunks may be a byte too long: http/contract-body
+- this.#size + chunk.length > this.#bytesMax) this.end
++ this.#size + chunk.length > this.#bytesMax + 1) this.end
+one token may take all of a budget: http/body-budget
+-     if (more > 0 && share > budget.max - budget.lent - more) return false;
++     if (more > 0 && budget.lent + more > budget.max) return false;
+
+http/creates.ts
+a plant is answered before it is durable: http/contract
+-         await this.#plants.create(plant);
++         void this.#plants.create(plant).catch(() => {});
+a token that was revoked while the body arrived is good: http/bearer
+-         : tokens.requireCurrent(sender);
++         : undefined;
+
+http/stream.ts
+a token is not checked again in a stream: http/contract-list
+-       if (next !== undefined) await checkSender(); // which may wait
+a stream that fails ends as if it were whole: http/contract-list
+-       res.destroy();
++       res.end();
+a page has one plant too many: http/contract-list
+- this.count < this.countMax &&
++ this.count <= this.countMax &&
+a last page has a link: http/contract-list
+-     this.hasMore = end < slice.length;
++     this.hasMore = end <= slice.length;
+the last line of a stream lacks its line feed: http/contract-list
+-     yield wanted === undefined ? slice : wanted.take(slice);
++     yield wanted === undefined ? slice.subarray(0, -1) : wanted.take(slice);
+
+http/reads.ts
+a page of 1001 plants may be asked for: http/contract-list
+- export const LIMIT_MAX = 1000;
++ export const LIMIT_MAX = 1001;
+a page of no plants may be asked for: http/contract-list
+- /^[1-9][0-9]{0,3}$/.test(text)
++ /^[0-9]{1,4}$/.test(text)
+a link leads to the page after its first plant: http/contract-list
+- const last = text.lastIndexOf(ID_AFTER) + ID_AFTER.length;
++ const last = text.indexOf(ID_AFTER) + ID_AFTER.length;
+a token that was revoked during a read is good: http/bearer
+-       await this.#authenticator.requireCurrent(sender); // the token may be revoked by now
+
+http/request-message.ts
+an unsafe request id of the client is repeated: http/request-id
+- return typeof sent === "string" && SAFE.test(sent) ? sent : OURS + ++made;
++ return typeof sent === "string" ? sent : OURS + ++made;
+the query is a part of the path: http/contract-routing
+-   return query < 0 ? path : path.slice(0, query);
++   return path;
+one trusted proxy too many is believed: http/client-address
+- proxies === PROXIES_MAX) break;
++ proxies > PROXIES_MAX) break;
+the first address of X-Forwarded-For counts: http/client-address
+-     if (!isTrusted(trusted, address)) break;
+any peer may name its client: http/client-address
+-   if (caller === undefined || !isTrusted(trusted, caller)) return peer;
++   if (caller === undefined) return peer;
+a log holds what was sent: http/request-message
+- answered.reason.replace(VALUES, "");
++ answered.reason;
+
+http/connections.ts
+one request too many may wait on a connection: http/contract-connection
+- this.unanswered < this.#limits.unansweredMax
++ this.unanswered <= this.#limits.unansweredMax
+each response closes its connection: http/contract-connection
+-     if (this.#isClosing) closeAfter(res);
++     closeAfter(res);
+
+http/server.ts
+a stop cuts the requests in flight: http/server
+-     this.#connections.drain();
++     this.#connections.cutAll();
+a second close of a server does not wait: http/server
+-     this.#closing ??= this.#drain(timeoutMs);
++     if (this.#closing !== undefined) return; this.#closing = this.#drain(timeoutMs);
+
+core/options.ts
+a server is open to other machines: http/server
+- export const DEFAULT_HOST = "127.0.0.1";
++ export const DEFAULT_HOST = "0.0.0.0";
+
+client.ts
+a request is sent again after a 500: client/client
+- const REPEATED_STATUSES = [408, 429, 502, 503, 504];
++ const REPEATED_STATUSES = [408, 429, 500, 502, 503, 504];
+a request is not sent again after a 429: client/client
+- const REPEATED_STATUSES = [408, 429, 502, 503, 504];
++ const REPEATED_STATUSES = [408, 502, 503, 504];
+a request is sent again that the store has no room for: client/client
+- && failure.code !== "not_stored") {
++ && failure.code !== undefined) {
+Retry-After is ignored: client/client
+- await sleep(isInTime ? askedMs : Math.random() * backoffMs, signal);
++ await sleep(Math.random() * backoffMs, signal);
+Retry-After is read as milliseconds: client/client
+- 1000 * Number(text)
++ Number(text)
+an unknown outcome looks like a failure: client/client
+- throw new PlantStoreError("outcome_unknown", UNKNOWN, { cause: cause ?? error });
++ throw error;
+a list goes on after another plant: client/client
+-           query = \`?after=\${plant.id}\`;
++           query = \`?after=\${plant.id + 1n}\`;
+a list that breaks off within a line is whole: client/client
+-   if (rest !== "") throw new Error("the stream ended within a line");
+an id is rounded by the client: client/client
+- plant.id = parseInt64(value);
++ plant.id = BigInt(Math.round(JSON.parse(value)));
+the response of another program is a success: client/client
+-     if (name !== stored.name || tag !== stored.tag) throw failureOf(200, text);
+the client shows its token: client/client
+- throw new TypeError("token: expected a bearer token");
++ throw new TypeError(\`token: expected a bearer token, got \${token}\`);
+`,
+  "tests",
+);

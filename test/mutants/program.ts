@@ -1,0 +1,125 @@
+/** Mistakes in the program and its listener for the operator that tests have to find. */
+import { type Mutant, parseMutants } from "./mutants.ts";
+
+export const PROGRAM_MUTANTS: readonly Mutant[] = parseMutants(
+  `
+admin/server.ts
+the Host of a page is compared by its end: admin/server
+- name.toLowerCase() === host);
++ host.endsWith(name.toLowerCase()));
+a page of another site may read the figures: admin/server
+-     if (headers["sec-fetch-site"] === "cross-site") {
++     if (headers["sec-fetch-site"] === "") {
+a server that is not ready says that it is: admin/server
+- status: state === "ready" ? 200 : 503 };
++ status: 200 };
+the listener of the operator takes a POST: admin/server
+-     if (method === "GET" || method === "HEAD") return route;
++     if (method !== undefined) return route;
+the status page may run any script: admin/status-page
+-     "Content-Security-Policy": STATUS_PAGE_POLICY,
+
+admin/recorder.ts
+a label of a metric comes from the client: admin/metrics
+- const name = operation === undefined ? "none" : OPERATIONS[operation];
++ const name = (message.path ?? "none") as "none"; void operation;
+a stream that is cut counts as a success: admin/recorder
+-     const status = message.cut ? 0 : message.status;
++     const status = message.status;
+
+admin/metrics.ts
+a quote in a label ends it: admin/metrics
+- .replaceAll('"', '\\\\"')
+the buckets of a histogram do not add up: admin/metrics
+-     total += bucket.count;
++     total = bucket.count;
+
+cli/program.ts
+a damaged log is worth a restart: cli/commands
+- ["corruption", "unsynced", "invalid_json"];
++ ["unsynced", "invalid_json"];
+wrong usage is worth a restart: cli/commands
+- if (error instanceof UsageError || isDenied(error)) return 2;
++ if (isDenied(error)) return 2;
+
+cli/command.ts
+a variable counts more than its flag: cli/options
+- } = sources.find((each)
++ } = sources.toReversed().find((each)
+
+cli/output.ts
+a reader that stops early makes a command fail: cli/output
+- else if (printed === "listing" && error.code === "EPIPE") process.exit(0);
++ else if (printed === "listing" && error.code === "EPIPE") process.exit(1);
+a result that cannot be written is a success: cli/output
+-     process.exit(1);
++     process.exit(0);
+a control character of a plant reaches the terminal: cli/output
+- lines.map((line) => \`\${escapeControls(line)}\\n\`)
++ lines.map((line) => \`\${line}\\n\`)
+a message spans two lines: cli/output
+- plant-store: \${label}\${escapeControls(message)}
++ plant-store: \${label}\${message}
+
+cli/log.ts
+a token that a client sends in its path is logged: cli/log-format
+-   return cut(hideTokens(text), TEXT_CHARACTERS_MAX);
++   return cut(text, TEXT_CHARACTERS_MAX);
+a control character of a client reaches the log: cli/log-format
+-   return escapeControls(short) === short ? literal : escapeControls(literal);
++   return literal;
+
+cli/line-writer.ts
+a log that nobody reads takes all memory: cli/line-writer
+-     return this.#rest.length + this.#lineBytes + bytes <= WAITING_BYTES_MAX;
++     return bytes <= WAITING_BYTES_MAX;
+
+cli/serve.ts
+the first token is written to the log: cli/serve
+-     report(listening);
++     report(listening); process.stderr.write(\`\${first?.token}\\n\`);
+a store that fails ends the server as if it were asked to: cli/serve-status
+-       exitStatus = 1;
+a signal during a start is a failure: cli/serve-start
+-     if (error !== stop.reason) throw error;
++     throw error;
+a certificate without its key is accepted: cli/serve-start
+-   if ((tlsCert === undefined) !== (tlsKey === undefined)) {
++   if (tlsCert === undefined && tlsKey !== undefined) {
+
+cli/token-commands.ts
+a token is printed before running servers know it: cli/commands
+-   await sleep(2 * LOOK_INTERVAL_MS
++   await sleep(0 * LOOK_INTERVAL_MS
+
+cli/options.ts
+a token that expires in a day expires in an hour: cli/options
+- d: 86_400_000,
++ d: 3_600_000,
+a token expires before the day that is named: cli/options
+- T23:59:59.999Z
++ T00:00:00.000Z
+
+cli/data-commands.ts
+a damaged log is verified with status 1: cli/data-commands
+-     return isSound(report) ? 0 : 3;
++     return isSound(report) ? 0 : 1;
+an import with refused lines is a success: cli/data-commands
+-       return refused === 0 ? 0 : 3;
++       return 0;
+a plant that is not there is found: cli/data-commands
+-     return line === undefined ? 1 : 0;
++     return 0;
+a repair goes ahead without being asked: cli/data-commands
+-           return yes || (await confirm("Go on?"));
++           return true;
+
+cli/health.ts
+a server that is not ready is healthy: cli/health
+-   if (status !== 200) throw new Error(
++   if (status === 404) throw new Error(
+any server is healthy: cli/health
+-   if (status !== 401 || members.error !== ERROR_NUMBERS.missing_token) throw otherServer(url);
+`,
+  "tests",
+);
