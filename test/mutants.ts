@@ -30,6 +30,7 @@ const HELP = `Usage: npm run mutants -- [options]
 `;
 /** Some hundred times as long as a file of tests takes. */
 const FILE_MS_MAX = 120_000;
+const ALL_PASS = "all pass";
 
 const { values } = parseArgs({
   options: {
@@ -53,7 +54,7 @@ class Copy {
   readonly #baseline = new Map<string, Outcome>();
 
   constructor() {
-    for (const part of ["package.json", "tsconfig.json", "src", "test"]) {
+    for (const part of ["package.json", "tsconfig.json", "README.md", "docs", "src", "test"]) {
       const filter = (path: string) => !path.endsWith("/node_modules");
       cpSync(join(ROOT, part), join(this.root, part), { recursive: true, filter });
     }
@@ -75,9 +76,10 @@ class Copy {
     for (const file of mutant.by) {
       const before = this.#baseline.get(file) ?? (await this.#runTests(file));
       this.#baseline.set(file, before);
-      const outcome = before.isFound
-        ? { isFound: false, how: `${before.how}, also without the mistake` }
-        : await this.#broken(mutant, () => this.#runTests(file));
+      const outcome =
+        before.isFound || !before.how.endsWith(ALL_PASS)
+          ? { isFound: false, how: `${before.how}, also without the mistake` }
+          : await this.#broken(mutant, () => this.#runTests(file));
       if (outcome.isFound) return outcome;
       reasons.push(outcome.how);
     }
@@ -123,7 +125,7 @@ class Copy {
     clearTimeout(timer);
     endAll();
     if (failed !== undefined) return { isFound: true, how: `${file}: ${failed}` };
-    const fault = status === "0" ? "all pass" : `ended with ${status} before a test failed`;
+    const fault = status === "0" ? ALL_PASS : `ended with ${status} before a test failed`;
     return { isFound: false, how: `${file}: ${fault}` };
   }
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createRequestListener, PlantServer, type ServerOptions } from "../../src/index.ts";
+import { makeLatch } from "../support/watch.ts";
 
 const PARTS = {
   plants: { create: async () => "created", get: async () => undefined, async *list() {} },
@@ -67,4 +68,39 @@ test("an invalid drain time is refused, and the server continues", async (t) => 
     message: /^drainTimeoutMs:/,
   });
   assert.equal((await fetch(`${server.url}/plants`)).status, 401);
+});
+
+test("a server listens on this machine alone unless it is told otherwise", async (t) => {
+  const server = await PlantServer.start({ port: 0, ...PARTS });
+  t.after(() => server.close());
+  assert.equal(new URL(server.url).hostname, "127.0.0.1");
+});
+
+test("a stop responds to the create in flight, and no call of close resolves before that", async () => {
+  const { released: begun, release: begin } = makeLatch();
+  const { released: stored, release: store } = makeLatch();
+  const order: string[] = [];
+  const plants = {
+    ...PARTS.plants,
+    create: async () => {
+      begin();
+      await stored;
+      return "created" as const;
+    },
+  };
+  const tokens = { verify: () => ({ name: "a", scopes: ["write"] as const }) };
+  const server = await PlantServer.start({ port: 0, plants, tokens });
+  const headers = { Authorization: "Bearer any", "Content-Type": "application/json" };
+  const body = '{"id":7,"name":"Fern"}';
+  const create = fetch(`${server.url}/plants`, { method: "POST", headers, body });
+  await begun;
+  const closing = [server.close(), server.close()].map((closed) =>
+    closed.then(() => order.push("closed")),
+  );
+  await new Promise(setImmediate);
+  order.push("stored");
+  store();
+  assert.equal((await create).status, 200);
+  await Promise.all(closing);
+  assert.deepEqual(order, ["stored", "closed", "closed"]);
 });

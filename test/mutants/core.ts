@@ -70,13 +70,13 @@ core/token.ts
 a token is good at the moment when it expires: core/token
 - now < expiresAt);
 + now <= expiresAt);
-an expiry is compared the wrong way: core/token
+an expiry is compared the wrong way: auth/token-log
 - now < expiresAt);
 + now > expiresAt);
 a revoked token is good: core/token
 - return revokedAt === undefined && (
 + return (
-a token is created that has expired: core/token
+a token is created that has expired: auth/token-file
 - !(expiresAt > now && expiresAt <= TIME_MAX)
 + !(expiresAt <= TIME_MAX)
 a token is stored as it is: auth/token-file
@@ -96,7 +96,7 @@ a token that cannot be found is revoked: auth/token-file
 -     if (!hasName(tokens.live(now), name)) throw tokenUnknown(name);
 
 store/plant-store.ts
-a conflict is answered as a repeat: store/plant-store
+a conflict is answered as a repeat: store/lookups
 -   if (isSamePlant(stored, repeated)) return "replayed";
 +   if (stored.id === repeated.id) return "replayed";
 a repeat is written twice: store/plant-store

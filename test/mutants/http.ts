@@ -33,7 +33,7 @@ a path is looked up before the token: http/contract-order
 +       if (!findRoute(req.url ?? "", this.#basePath)) throw notFound(this.#basePath, req.url ?? ""); const sender = this.#authenticator.authenticate(req, head);
 a 405 does not say what is allowed: http/contract-routing
 -       res.setHeader("Allow", methodsOf(route.resource));
-HEAD is not allowed for a list: http/contract-list
+HEAD is not allowed for a list: http/contract-read
 - GET: LIST_PLANTS, HEAD: LIST_PLANTS,
 + GET: LIST_PLANTS,
 
@@ -69,9 +69,9 @@ http/answer.ts
 a request without a token is said to have a bad one: http/contract-auth
 -   missing_token: ASK_TOKEN,
 +   missing_token: ASK_OTHER_TOKEN,
-a 503 does not say when to retry: http/answer
+a 503 does not say when to retry: http/contract-order
 -   overloaded: RETRY,
-a response says why the server failed: http/answer
+a response says why the server failed: http/contract-order
 -   const { code, message } = isKnown ? cause : INTERNAL;
 +   const { code, message } = isKnown ? cause : { ...INTERNAL, message: String(cause) };
 an error has a third member: http/contract
@@ -105,9 +105,9 @@ a token that was revoked while the body arrived is good: http/bearer
 +         : undefined;
 
 http/stream.ts
-a token is not checked again in a stream: http/contract-list
+a token is not checked again in a stream: http/stream
 -       if (next !== undefined) await checkSender(); // which may wait
-a stream that fails ends as if it were whole: http/contract-list
+a stream that fails ends as if it were whole: http/stream
 -       res.destroy();
 +       res.end();
 a page has one plant too many: http/contract-list
@@ -116,7 +116,7 @@ a page has one plant too many: http/contract-list
 a last page has a link: http/contract-list
 -     this.hasMore = end < slice.length;
 +     this.hasMore = end <= slice.length;
-the last line of a stream lacks its line feed: http/contract-list
+the last line of a stream lacks its line feed: http/stream
 -     yield wanted === undefined ? slice : wanted.take(slice);
 +     yield wanted === undefined ? slice.subarray(0, -1) : wanted.take(slice);
 
@@ -153,7 +153,7 @@ a log holds what was sent: http/request-message
 + answered.reason;
 
 http/connections.ts
-one request too many may wait on a connection: http/contract-connection
+one request too many may wait on a connection: http/connection
 - this.unanswered < this.#limits.unansweredMax
 + this.unanswered <= this.#limits.unansweredMax
 each response closes its connection: http/contract-connection

@@ -4,7 +4,7 @@ import { type Mutant, parseMutants } from "./mutants.ts";
 export const PROGRAM_MUTANTS: readonly Mutant[] = parseMutants(
   `
 admin/server.ts
-the Host of a page is compared by its end: admin/server
+the Host of a page is compared by its end: admin/server-address
 - name.toLowerCase() === host);
 + host.endsWith(name.toLowerCase()));
 a page of another site may read the figures: admin/server

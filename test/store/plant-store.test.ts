@@ -190,6 +190,15 @@ test("a closed store refuses every call, and may be closed again", async (t) => 
   await assert.rejects(collect(store.list()), { code: "closed" });
 });
 
+test("a second close of a store resolves no earlier than the first", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const order: string[] = [];
+  const first = store.close().then(() => order.push("first"));
+  const second = store.close().then(() => order.push("second"));
+  await Promise.all([first, second]);
+  assert.deepEqual(order, ["first", "second"]);
+});
+
 test("a store that is being closed refuses further calls", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const first = store.create(FERN);
