@@ -4,7 +4,6 @@
  * directory is in `tools.ts`.
  */
 /// <reference types="node" preserve="true" />
-export { type AdminOptions, AdminServer, parseAdminAddress } from "./admin/server.ts";
 export { createFirstToken, createToken, listTokens, revokeToken } from "./auth/token-file.ts";
 export { TokenRegistry } from "./auth/token-registry.ts";
 export {
@@ -23,7 +22,6 @@ export {
   type RequestErrorCode,
 } from "./core/errors.ts";
 export {
-  type AdminAddress,
   NUMBER_OPTIONS,
   type NumberOption,
   type NumberOptionName,
@@ -32,13 +30,9 @@ export type { NewPlant, Plant } from "./core/plant.ts";
 export type {
   CreateOutcome,
   DatabaseStatus,
-  DiskStatus,
   ListOptions,
   PlantService,
   Scope,
-  ServiceState,
-  StartProgress,
-  Status,
   StoreStatus,
   TokenStatus,
   TokenVerifier,

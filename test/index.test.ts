@@ -34,7 +34,6 @@ test("an unknown option is refused by its name, and nothing is opened", async (t
   const calls: readonly (() => unknown)[] = [
     () => createRequestListener({ ...parts, ...(misspelt as object) }),
     () => PlantServer.start({ ...parts, ...(misspelt as object) }),
-    () => library.AdminServer.start(misspelt),
     () => PlantStore.open(folder, misspelt),
     () => createToken(folder, misspelt),
     () => library.createFirstToken(folder, misspelt),
@@ -56,7 +55,6 @@ test("an unknown option is refused by its name, and nothing is opened", async (t
 test("the library exports these names and no others", () => {
   // Every name here is a promise: removing one breaks programs.
   assert.deepEqual(Object.keys(library).sort(), [
-    "AdminServer",
     "NUMBER_OPTIONS",
     "OPENAPI",
     "PlantServer",
@@ -68,7 +66,6 @@ test("the library exports these names and no others", () => {
     "createToken",
     "isLive",
     "listTokens",
-    "parseAdminAddress",
     "revokeToken",
     "subscribe",
   ]);

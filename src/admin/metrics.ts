@@ -4,7 +4,6 @@
  */
 import { readdirSync } from "node:fs";
 import type { DiskStatus } from "../core/services.ts";
-import { readFilesMax } from "../http/server.ts";
 import { Histogram, type Recorder } from "./recorder.ts";
 import { judgeState, type Sources, STATES } from "./status.ts";
 
@@ -33,9 +32,9 @@ function readService(sources: Sources, disk: DiskStatus | undefined): Metrics {
   const state = judgeState(sources, disk);
   const tokens = status.tokens();
   const database = status.database?.();
-  const certificateExpiresAt = status.certificateExpiresAt?.();
-  // An edited file may have two live tokens of one name; then the newest counts.
-  const expiries = new Map(tokens.map(({ name, expiresAt }) => [name, expiresAt]));
+  const [soonest] = tokens
+    .flatMap(({ name, expiresAt }) => (expiresAt === undefined ? [] : [{ name, expiresAt }]))
+    .sort((a, b) => a.expiresAt - b.expiresAt);
   return {
     "plant_store_build_info gauge The version of the store and of Node; the value is always 1.": [
       [{ version, node: process.version }, 1],
@@ -45,25 +44,16 @@ function readService(sources: Sources, disk: DiskStatus | undefined): Metrics {
     ),
     "plant_store_plants gauge Plants stored.": store?.plants,
     "plant_store_log_bytes gauge Durable bytes of the log.": store?.logBytes,
-    "plant_store_checkpoint_bytes gauge Bytes of the log that the newest checkpoint covers.":
-      store?.logBytes && (store.checkpointBytes ?? 0),
     "plant_store_queue_bytes gauge Bytes of records that wait for the disk.": store?.queueBytes,
     "plant_store_disk_free_bytes gauge Free room on the disk.": disk?.freeBytes,
-    "plant_store_database_connections gauge Open connections to the database.":
-      database?.connections,
-    "plant_store_database_retries_total counter Statements sent again, by the SQLSTATE of their failure; empty if it had none.":
-      [...(database?.retries ?? [])].map(([state, count]) => [{ state }, count] as const),
+    "plant_store_disk_size_bytes gauge The size of the disk.": disk?.totalBytes,
     "plant_store_database_synchronous gauge 1 if commits of the database wait for a standby, else 0.":
       database && Number(database.isSynchronous ?? false),
     "plant_store_database_lease_age_seconds gauge Time since the last proof that the database is the primary; from 2 on verdicts on tokens wait.":
       database && database.leaseAgeMs / 1000,
-    "plant_store_tls_certificate_expiry_timestamp_seconds gauge When the TLS certificate ends, in seconds since 1970.":
-      certificateExpiresAt && certificateExpiresAt / 1000,
     "plant_store_tokens gauge Live tokens.": store && tokens.length,
-    "plant_store_token_expiry_timestamp_seconds gauge When a live token expires, in seconds since 1970; none for a token without expiry.":
-      [...expiries].flatMap(([token, expiresAt]) =>
-        expiresAt === undefined ? [] : [[{ token }, expiresAt / 1000] as const],
-      ),
+    "plant_store_token_soonest_expiry_timestamp_seconds gauge When the live token that expires first does so, in seconds since 1970.":
+      soonest && [[{ token: soonest.name }, soonest.expiresAt / 1000]],
   };
 }
 
@@ -74,37 +64,24 @@ function readRecorder(recorder: Recorder): Metrics {
         { operation, status, error },
         count,
       ]),
-    "plant_store_http_request_duration_seconds histogram From the headers of a request to its answer, by method, without streams.":
-      [...recorder.requestSeconds].map(([method, seconds]) => [{ method }, seconds]),
-    "plant_store_http_request_body_bytes_total counter Bytes of request bodies.":
-      recorder.bodyBytes,
+    "plant_store_http_request_duration_seconds histogram From the headers of a request to its response, without streams.":
+      recorder.requestSeconds,
     "plant_store_sync_duration_seconds histogram The time of a write that syncs a batch.":
       recorder.syncSeconds,
     "plant_store_batch_records histogram Plants in a batch.": recorder.batchRecords,
-    "plant_store_batch_bytes histogram Bytes in a batch.": recorder.batchBytes,
-    "plant_store_connections_dropped_total counter Connections closed because too many were open.":
-      recorder.droppedConnections,
     "plant_store_warnings_total counter Events `warning` logged.": recorder.warnings,
-    "nodejs_eventloop_delay_seconds histogram How late a timer fired that is due every 10 ms.":
-      recorder.delaySeconds,
   };
 }
 
 function readProcess(): Metrics {
   const { user, system } = process.cpuUsage();
-  const memory = process.memoryUsage();
   return {
     "process_cpu_seconds_total counter User and system processor time of the process.":
       (user + system) / 1e6,
-    "process_resident_memory_bytes gauge Memory of the process.": memory.rss,
+    "process_resident_memory_bytes gauge Memory of the process.": process.memoryUsage.rss(),
     "process_start_time_seconds gauge When the process started, in seconds since 1970.":
       performance.timeOrigin / 1000, // does not change with the clock
     "process_open_fds gauge Open descriptors of the process.": countOpenFiles(),
-    "process_max_fds gauge The most descriptors that the process may open.": readFilesMax(),
-    "nodejs_heap_size_used_bytes gauge JavaScript heap in use.": memory.heapUsed,
-    "nodejs_heap_size_total_bytes gauge JavaScript heap.": memory.heapTotal,
-    "nodejs_external_memory_bytes gauge Memory of JavaScript objects outside the heap, the index for one.":
-      memory.external,
   };
 }
 

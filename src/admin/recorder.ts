@@ -44,45 +44,25 @@ const SYNC_SECONDS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
 ];
 const BATCH_RECORDS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16_384];
-const BATCH_BYTES = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
-const DELAY_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
-/** Short enough to see every pause that a client notices; takes about 1 % of an idle processor. */
-const DELAY_SAMPLE_MS = 10;
 
 /** Counts from its construction until `close()`. */
 export class Recorder {
-  /** By method; `other` for methods that the service does not have. */
-  readonly requestSeconds: ReadonlyMap<string, Histogram> = new Map(
-    ["POST", "GET", "HEAD", "OPTIONS", "other"].map((method) => {
-      return [method, new Histogram(REQUEST_SECONDS)];
-    }),
-  );
+  readonly requestSeconds = new Histogram(REQUEST_SECONDS);
   readonly syncSeconds = new Histogram(SYNC_SECONDS);
   readonly batchRecords = new Histogram(BATCH_RECORDS);
-  readonly batchBytes = new Histogram(BATCH_BYTES);
-  /**
-   * How late timers fire, and so for how long the event loop was blocked. `monitorEventLoopDelay`
-   * reports quantiles, which cannot be added up over time or over servers.
-   */
-  readonly delaySeconds = new Histogram(DELAY_SECONDS);
   readonly history = new History(Date.now());
   /** By operation and error number or status. */
   readonly answers = new Map<string, AnswerCount>();
-  bodyBytes = 0;
   warnings = 0;
   /** The newest first; a warning that repeats the newest one adds to its count. */
   readonly lastWarnings: { message: string; count: number; lastAt: number }[] = [];
   /** The last use of each token since `usesSince`, by name, in milliseconds since 1970. */
   readonly #uses = new Map<string, number>();
   usesSince = Date.now();
-  droppedConnections = 0;
-  #delaySampledAt = performance.now();
-  readonly #delayTimer = setInterval(() => this.#sampleDelay(), DELAY_SAMPLE_MS).unref();
   readonly #subscriptions = [
     subscribe("plant-store:request", (message) => this.#countRequest(message)),
     subscribe("plant-store:batch", (message) => this.#countBatch(message)),
     subscribe("plant-store:warning", (message) => this.#keepWarning(message)),
-    subscribe("plant-store:drop", () => void this.droppedConnections++),
   ];
 
   constructor() {
@@ -99,12 +79,11 @@ export class Recorder {
   }
 
   close(): void {
-    clearInterval(this.#delayTimer);
     for (const end of this.#subscriptions) end();
   }
 
   #countRequest(message: RequestMessage): void {
-    const { method = "other", error, durationMs, bodyBytes, sentBytes, operation } = message;
+    const { error, durationMs, sentBytes, operation } = message;
     // A stream that is cut began with a 200, but alerts must see that it failed.
     const status = message.cut ? 0 : message.status;
     const name = operation === undefined ? "none" : OPERATIONS[operation];
@@ -122,11 +101,9 @@ export class Recorder {
     if (isRead && status > 0 && status < 500) second.reads++;
     // An aborted request has no answer, and a stream takes as long as its client likes.
     if (durationMs !== undefined && status !== 0 && sentBytes === undefined) {
-      const seconds = this.requestSeconds.get(method) ?? this.requestSeconds.get("other");
-      seconds?.observe(durationMs / 1000);
+      this.requestSeconds.observe(durationMs / 1000);
       second.requestSeconds.observe(durationMs / 1000);
     }
-    this.bodyBytes += bodyBytes;
   }
 
   #answerOf(operation: AnswerCount["operation"], status: number, error?: number): AnswerCount {
@@ -164,16 +141,9 @@ export class Recorder {
     this.lastWarnings.splice(WARNINGS_MAX);
   }
 
-  #sampleDelay(): void {
-    const now = performance.now();
-    this.delaySeconds.observe(Math.max(0, now - this.#delaySampledAt - DELAY_SAMPLE_MS) / 1000);
-    this.#delaySampledAt = now;
-  }
-
-  #countBatch({ records, bytes, syncMs }: BatchMessage): void {
+  #countBatch({ records, syncMs }: BatchMessage): void {
     this.syncSeconds.observe(syncMs / 1000);
     this.batchRecords.observe(records);
-    this.batchBytes.observe(bytes);
     const second = this.history.secondOf(Date.now());
     second.creates += records;
     second.syncMsMax = Math.max(second.syncMsMax, syncMs);

@@ -315,11 +315,9 @@ function showDatabase({ database, queueBytes, now }) {
   byId("database").hidden = !database;
   byId("disk").hidden = Boolean(database);
   if (!database) return;
-  const { host, isSynchronous, connections, retries, leaseAgeMs } = database;
+  const { host, isSynchronous, leaseAgeMs } = database;
   say("host", host ?? "none answers");
   say("standby", isSynchronous === undefined ? "unknown" : isSynchronous ? "yes" : "no");
-  say("connections", count.format(connections));
-  say("retries", count.format(retries));
   sayAge("lease", now - leaseAgeMs);
   say("unsent", size(queueBytes));
 }
@@ -452,8 +450,6 @@ ${plot("latency", "Latency in ms", `<span class="key"><i class="dash"></i>p50<i>
   ["host", "Host"],
   ["standby", "Synchronous standby"],
   ["lease", "Last proved to be the primary"],
-  ["connections", "Connections"],
-  ["retries", "Statements sent again"],
   ["unsent", "Waiting for the database"],
 ])}</section>
 <div class="pair"><div class="stack">

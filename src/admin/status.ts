@@ -110,7 +110,6 @@ export function readStatusDocument(sources: Sources, disk: DiskStatus | undefine
   const state = judgeState(sources, disk);
   const store = status.store();
   const folder = status.folder?.();
-  const database = status.database?.();
   return {
     version,
     now,
@@ -125,7 +124,7 @@ export function readStatusDocument(sources: Sources, disk: DiskStatus | undefine
     totalBytes: disk?.totalBytes,
     /** Whether an operator has to make room soon. */
     isDiskShort: disk && (hasNoRoom(disk) || disk.freeBytes < SHORT_SHARE * disk.totalBytes),
-    database: database && { ...database, retries: sum(database.retries.values()) },
+    database: status.database?.(),
     folder: folder && path.resolve(folder),
     memoryBytes: process.memoryUsage.rss(),
     refusedMsAgo: store?.refusedMsAgo,
@@ -140,10 +139,6 @@ export function readStatusDocument(sources: Sources, disk: DiskStatus | undefine
         return { name, scopes, expiresAt, lastUsedAt: recorder.lastUseOf(name) };
       }),
   };
-}
-
-function sum(counts: Iterable<number>): number {
-  return [...counts].reduce((total, count) => total + count, 0);
 }
 
 const CODES = new Map(Object.entries(FAILURES).map(([code, { error }]) => [error, code]));

@@ -2,7 +2,7 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { publishWarning } from "../core/channels.ts";
-import { type AdminAddress, formatAdminAddress } from "../core/options.ts";
+import type { AdminAddress } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import type { PlantServer, TlsOptions } from "../index.ts";
 import { report } from "./output.ts";
@@ -19,14 +19,10 @@ export function describeListenError(
   option: string,
 ): Error {
   if (error.syscall === undefined) return error;
-  const isPath = address !== undefined && "socketPath" in address;
   const reasons: Readonly<Record<string, string>> = {
     EADDRINUSE: "it is in use; choose another with",
     EADDRNOTAVAIL: "this machine has no such address; choose another with",
-    // libuv reports a missing folder like this, too.
-    EACCES: isPath
-      ? "its folder is missing, or closed to this user; choose another with"
-      : "permission denied; choose a port from 1024 up with",
+    EACCES: "permission denied; choose a port from 1024 up with",
   };
   const reason = reasons[error.code ?? ""] ?? `${error.message}; see`;
   const typed = process.env.npm_lifecycle_event === "start" ? `npm start -- ${option}` : option;
@@ -35,7 +31,6 @@ export function describeListenError(
 
 function describeAddress(address: AdminAddress | undefined): string {
   if (address === undefined) return "the socket of the supervisor";
-  if ("socketPath" in address) return formatAdminAddress(address);
   return formatHostPort(address.host, address.port);
 }
 
@@ -66,11 +61,6 @@ export class Certificate {
   /** `undefined` if no files are named. @throws like the constructor. */
   static open(tlsCert: string | undefined, tlsKey: string | undefined): Certificate | undefined {
     return tlsCert && tlsKey ? new Certificate(tlsCert, tlsKey) : undefined;
-  }
-
-  /** In milliseconds since 1970. */
-  get expiresAt(): number {
-    return Date.parse(new X509Certificate(this.tls.cert).validTo);
   }
 
   /** Gives changed files to this server from now on. Keeps no process alive. */

@@ -1,5 +1,6 @@
 /** Options that several commands share, and the parsers of option values. */
 import { BlockList, isIP } from "node:net";
+import { parseAdminAddress } from "../admin/server.ts";
 import {
   type AdminAddress,
   assertOrigins,
@@ -9,9 +10,7 @@ import {
   type NumberOption,
   type NumberOptionName,
   normalizeBasePath,
-  SOCKET_PATH_BYTES_MAX,
 } from "../core/options.ts";
-import { parseAdminAddress } from "../index.ts";
 import type { Option } from "./command.ts";
 
 export const DATA = {
@@ -42,21 +41,10 @@ export const BASE_PATH: Option<string> = {
 };
 
 export const ADMIN: Option<AdminAddress> = {
-  placeholder: "ADDRESS",
-  help: "HOST:PORT or the path of a socket for health, metrics and the status page",
-  expected: `HOST:PORT, or the path of a socket with a slash in it, at most ${SOCKET_PATH_BYTES_MAX} bytes`,
+  placeholder: "HOST:PORT",
+  help: "the address for health, metrics and the status page; a port alone is one of 127.0.0.1",
+  expected: "HOST:PORT, such as 127.0.0.1:9180, or a port",
   parse: parseAdminAddress,
-};
-
-export const ADMIN_HOST: Option<readonly string[]> = {
-  placeholder: "NAME",
-  help: "a host name by which others reach the admin listener; may be given several times",
-  isRepeatable: true,
-  expected: "names such as plant-store, without a port",
-  parse: (text) => {
-    const names = text.split(",");
-    return names.every((name) => /^[A-Za-z0-9._-]+$/.test(name)) ? names : undefined;
-  },
 };
 
 export const CORS_ORIGIN: Option<readonly string[]> = {

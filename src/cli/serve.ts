@@ -8,17 +8,17 @@
  * renewed.
  */
 
-import type { DatabaseStatus, DiskStatus } from "../core/services.ts";
-import {
-  AdminServer,
-  PlantServer,
-  type ServerOptions,
-  type ServiceState,
-  type StartProgress,
-  type Status,
-  type StoreStatus,
-  type TokenStatus,
-} from "../index.ts";
+import { AdminServer } from "../admin/server.ts";
+import type {
+  DatabaseStatus,
+  DiskStatus,
+  ServiceState,
+  StartProgress,
+  Status,
+  StoreStatus,
+  TokenStatus,
+} from "../core/services.ts";
+import { PlantServer, type ServerOptions } from "../index.ts";
 import { type Backend, openBackend, readDisk } from "./backend.ts";
 import {
   defineCommand,
@@ -37,7 +37,6 @@ import { Certificate, describeListenError } from "./endpoint.ts";
 import { jsonFormat, LOG_FORMATS, startLog } from "./log.ts";
 import {
   ADMIN,
-  ADMIN_HOST,
   BASE_PATH,
   CORS_ORIGIN,
   DATA,
@@ -74,7 +73,6 @@ export const SERVE_OPTIONS = {
     "create a token if there is no live one, and print it once with two curl commands",
   ),
   admin: ADMIN,
-  adminHost: ADMIN_HOST,
   log: oneOf(LOG_FORMATS, "the format of the log; if not given, text on a terminal, else json"),
   logLevel: {
     ...oneOf(LEVELS, "the least severe level that is logged; requests are info"),
@@ -153,7 +151,7 @@ async function serveUntil(
   const data = isDatabase(options) ? undefined : options.data;
   if (data !== undefined) becomeOwner(data);
   const certificate = Certificate.open(options.tlsCert, options.tlsKey);
-  const status = new ServeStatus(data, certificate);
+  const status = new ServeStatus(data);
   const admin = startAdmin(options, status);
   // Awaited after the store is open: a second server must report the lock, not the address in use.
   admin.catch(() => {});
@@ -218,11 +216,11 @@ async function announceDrain(server: PlantServer, delayMs: number): Promise<void
 }
 
 async function startAdmin(
-  { admin: address, adminHost: hosts }: ServeOptions,
+  { admin: address }: ServeOptions,
   status: Status,
 ): Promise<AdminServer | undefined> {
   if (address === undefined) return undefined;
-  return AdminServer.start({ address, hosts, status, version: VERSION }).catch((error) => {
+  return AdminServer.start({ address, status, version: VERSION }).catch((error) => {
     throw describeListenError(error, address, "--admin");
   });
 }
@@ -312,15 +310,13 @@ export class ServeStatus implements Status {
   backend: Backend | undefined;
   serviceUrl: string | undefined;
   readonly #data: string | undefined;
-  readonly #certificate: Certificate | undefined;
   #progress: StartProgress | undefined;
   /** When the start logs its progress; infinite once it has. */
   #reportAt: number | undefined;
 
   /** @param data the data directory, which need not exist yet; `undefined` for a database. */
-  constructor(data: string | undefined, certificate?: Certificate) {
+  constructor(data: string | undefined) {
     this.#data = data;
-    this.#certificate = certificate;
   }
 
   /** Receives how many bytes of the log were read. A long start logs this once. */
@@ -354,10 +350,6 @@ export class ServeStatus implements Status {
 
   tokens(): readonly TokenStatus[] {
     return this.backend?.tokens.list() ?? [];
-  }
-
-  certificateExpiresAt(): number | undefined {
-    return this.#certificate?.expiresAt;
   }
 
   folder(): string | undefined {

@@ -110,28 +110,19 @@ export function assertText(name: string, value: string): void {
   if (value === "") throw new RangeError(`${name}: expected some text, got an empty string`);
 }
 
-/** The address of the admin listener: a host and a port, or the path of a Unix socket. */
-export type AdminAddress =
-  | { readonly host: string; readonly port: number }
-  | { readonly socketPath: string };
+/** The address of the admin listener. */
+export interface AdminAddress {
+  readonly host: string;
+  readonly port: number;
+}
 
-/** `http://[::1]:9180`, or `unix:` and the path. @internal */
-export function formatAdminAddress(address: AdminAddress): string {
-  if ("socketPath" in address) return `unix:${address.socketPath}`;
-  return `http://${formatHostPort(address.host, address.port)}`;
+/** `http://[::1]:9180`. @internal */
+export function formatAdminAddress({ host, port }: AdminAddress): string {
+  return `http://${formatHostPort(host, port)}`;
 }
 
 /** `sun_path` of unix(7) holds 108 bytes, the last one a NUL. @internal */
 export const SOCKET_PATH_BYTES_MAX = 107;
-
-/** @throws TypeError unless it is a string; RangeError if no socket can have the path. @internal */
-export function assertSocketPath(name: string, value: string): void {
-  assertText(name, value);
-  if (Buffer.byteLength(value) <= SOCKET_PATH_BYTES_MAX && !value.includes("\0")) return;
-  throw new RangeError(
-    `${name}: expected the path of a socket, at most ${SOCKET_PATH_BYTES_MAX} bytes, got "${value}"`,
-  );
-}
 
 /**
  * Refuses an option that does not exist, because a misspelt name would be ignored.

@@ -217,8 +217,6 @@ export interface Status {
   database?(): DatabaseStatus | undefined;
   /** The live tokens. */
   tokens(): readonly TokenStatus[];
-  /** When the TLS certificate ends, in milliseconds since 1970; absent or `undefined` without one. */
-  certificateExpiresAt?(): number | undefined;
   /** The path of the data directory, for people; absent or `undefined` if there is none. */
   folder?(): string | undefined;
   /** The URL of the service, for people; absent or `undefined` while it is unknown. */

@@ -6,7 +6,6 @@ import { batches, requests } from "../../src/core/channels.ts";
 import { FAILURES } from "../../src/http/answer.ts";
 import { type Admin, samplesOf, startAdmin } from "../support/admin.ts";
 import { rowsOf, wordsIn } from "../support/docs.ts";
-import { until } from "../support/watch.ts";
 
 const REQUEST = {
   method: "POST",
@@ -61,28 +60,21 @@ test("every answer is counted under its status and error number", async (t) => {
     ['plant_store_http_requests_total{operation="none",status="401",error="40101"}', 1],
     ['plant_store_http_requests_total{operation="create",status="400",error="40006"}', 1],
     ['plant_store_http_requests_total{operation="create",status="503",error="50303"}', 1],
-    ['plant_store_http_request_duration_seconds_bucket{method="POST",le="0.001"}', 0],
-    ['plant_store_http_request_duration_seconds_bucket{method="POST",le="30"}', ALL - 2],
-    ['plant_store_http_request_duration_seconds_count{method="POST"}', ALL - 1],
-    ['plant_store_http_request_duration_seconds_count{method="GET"}', 1],
-    ['plant_store_http_request_duration_seconds_sum{method="GET"}', 0.5],
-    ['plant_store_http_request_duration_seconds_count{method="HEAD"}', 0],
-    ['plant_store_http_request_duration_seconds_count{method="OPTIONS"}', 0],
-    ['plant_store_http_request_duration_seconds_count{method="other"}', 2],
-    ["plant_store_http_request_body_bytes_total", 150],
+    ['plant_store_http_request_duration_seconds_bucket{le="0.001"}', 0],
+    ['plant_store_http_request_duration_seconds_bucket{le="30"}', ALL + 1],
+    ["plant_store_http_request_duration_seconds_count", ALL + 2],
     ['plant_store_sync_duration_seconds_bucket{le="0.00025"}', 0],
     ['plant_store_sync_duration_seconds_bucket{le="0.0005"}', 1],
     ["plant_store_sync_duration_seconds_sum", 0.0005],
     ['plant_store_batch_records_bucket{le="2"}', 0],
     ['plant_store_batch_records_bucket{le="4"}', 1],
-    ["plant_store_batch_bytes_sum", 120],
     ["plant_store_plants", 7],
     ["plant_store_log_bytes", 400],
-    ["plant_store_checkpoint_bytes", 0],
     ["plant_store_queue_bytes", 0],
     ["plant_store_disk_free_bytes", 1024],
+    ["plant_store_disk_size_bytes", 4096],
     ["plant_store_tokens", 2],
-    ['plant_store_token_expiry_timestamp_seconds{token="gardener"}', 1_800_000_000],
+    ['plant_store_token_soonest_expiry_timestamp_seconds{token="gardener"}', 1_800_000_000],
     [`plant_store_build_info{version="1.2.3",node="${process.version}"}`, 1],
   ];
   for (const [name, value] of expected) assert.equal(samples.get(name), value, name);
@@ -135,7 +127,7 @@ test("every metric follows the text format and the naming rules of Prometheus", 
     );
     for (const line of samples) assert.match(line, sample);
   }
-  assert.ok(seen.size > 20);
+  assert.ok(seen.size >= 18, "without those of a database");
 });
 
 test("the buckets of a histogram grow up to its count, and the last one is +Inf", async (t) => {
@@ -144,7 +136,7 @@ test("the buckets of a histogram grow up to its count, and the last one is +Inf"
   const samples = samplesOf(text);
   for (const [, name = ""] of text.matchAll(/^# TYPE (\S+) histogram$/gm)) {
     const totals = [...samples].filter(([sample]) => sample.startsWith(`${name}_count`));
-    assert.equal(totals.length, name.endsWith("request_duration_seconds") ? 5 : 1, name);
+    assert.equal(totals.length, 1, name);
     for (const [sample, total] of totals) {
       const [, labels = ""] = /\{(.*)\}$/.exec(sample) ?? [];
       const series = `${name}_bucket{${labels && `${labels},`}`;
@@ -175,23 +167,14 @@ test("the start time of the process is the same in every answer", async (t) => {
   assert.equal(startedAt, Math.round(performance.timeOrigin));
 });
 
-test("the number of open files is shown, and their limit", {
-  skip: existsSync("/proc/self/limits") ? false : "there is no /proc",
-}, async (t) => {
-  const samples = samplesOf((await (await startAdmin(t)).get("/metrics")).text);
-  const limit = spawnSync("sh", ["-c", "ulimit -n"], { encoding: "utf8" });
-  assert.equal(samples.get("process_max_fds"), Number(limit.stdout));
-  assert.ok(Number(samples.get("process_open_fds")) < Number(samples.get("process_max_fds")));
-});
-
-test("if an edited log has two live tokens with one name, the expiry of the newest is shown", async (t) => {
+test("of the tokens that expire the first is shown, by its name", async (t) => {
   const admin = await startAdmin(t);
-  admin.status.listed = [3000, 2000].map((expiresAt) => {
-    return { name: "gardener", scopes: ["write"], expiresAt };
+  admin.status.listed = [3000, 2000, undefined, 4000].map((expiresAt) => {
+    return { name: `until-${expiresAt}`, scopes: ["write"], expiresAt };
   });
   const { text } = await admin.get("/metrics");
-  assert.deepEqual(text.match(/^plant_store_token_expiry.*$/gm), [
-    'plant_store_token_expiry_timestamp_seconds{token="gardener"} 2',
+  assert.deepEqual(text.match(/^plant_store_token_soonest.*$/gm), [
+    'plant_store_token_soonest_expiry_timestamp_seconds{token="until-2000"} 2',
   ]);
 });
 
@@ -214,7 +197,7 @@ function documentedMetrics(): Map<string, { type: string; labels: string }> {
 }
 
 test("the documentation names every metric with its type and labels, and no other", {
-  skip: existsSync("/proc/self/limits") ? false : "there is no /proc",
+  skip: existsSync("/proc/self/fd") ? false : "there is no /proc",
 }, async (t) => {
   const admin = await startBusy(t);
   admin.status.known = { plants: 7, logBytes: 400, queueBytes: 0, checkpointBytes: 300 };
@@ -225,7 +208,6 @@ test("the documentation names every metric with its type and labels, and no othe
     isSynchronous: true,
     leaseAgeMs: 250,
   };
-  admin.status.certificateEnd = Date.UTC(2030, 0, 31);
   const { text } = await admin.get("/metrics");
   const documented = documentedMetrics();
   const shown = new Map(
@@ -239,25 +221,6 @@ test("the documentation names every metric with its type and labels, and no othe
   for (const [name, { type, labels }] of documented) {
     assert.deepEqual({ name, ...shown.get(name) }, { name, type, labels });
   }
-});
-
-test("memory is shown, and how late timers fire", async (t) => {
-  const admin = await startAdmin(t);
-  const read = async () => samplesOf((await admin.get("/metrics")).text);
-  const samples = await read();
-  const silent = [
-    "process_resident_memory_bytes",
-    "nodejs_heap_size_total_bytes",
-    "nodejs_heap_size_used_bytes",
-    "nodejs_external_memory_bytes",
-  ].filter((name) => !((samples.get(name) ?? 0) > 10_000));
-  assert.deepEqual(silent, []);
-  const late = async () => (await read()).get("nodejs_eventloop_delay_seconds_sum") ?? 0;
-  const before = await late();
-  await until("a timer has fired late", async () => {
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50); // nothing else runs
-    return (await late()) > before;
-  });
 });
 
 const hasPromtool = spawnSync("promtool", ["--version"]).status === 0;

@@ -239,7 +239,7 @@ export async function runAttack(
   victims.child.stdin?.write("during\n");
   crowd.child.stdin?.write(`${JSON.stringify(target)}\n`);
   await sleep(seconds * 500);
-  const health = ["health", "--admin", admin, "--timeout-ms", "2000"];
+  const health = ["health", "--admin", admin];
   const healthWords = [...sandbox.clientWords, process.execPath, PROGRAM, ...health];
   const [{ status }] = await Promise.all([
     runToEnd(healthWords, { timeout: ANSWER_MS_MAX }),

@@ -1,7 +1,5 @@
 /** The program with a channel to its parent process, as node:cluster, pm2 and `fork` start it. */
 import assert from "node:assert/strict";
-import { statSync } from "node:fs";
-import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { startServer } from "../support/cli.ts";
@@ -108,13 +106,5 @@ describe("a worker of node:cluster", () => {
     assert.deepEqual([status, logLinesOf(stderr).at(-1)?.event], [0, "stopped"]);
     assert.equal(readLog(folder), `${body}\n`);
     assert.equal((await (await startServer(t, ["--data", folder])).stop()).status, 0);
-  });
-
-  test("has an admin socket of mode 0600", async (t) => {
-    const folder = makeFolder(t);
-    const socket = join(folder, "admin.sock");
-    const program = forkWorker(t, serveArgs(folder, "--admin", socket));
-    await urlOf(program);
-    assert.equal(statSync(socket).mode & 0o777, 0o600);
   });
 });

@@ -13,6 +13,7 @@ import { makeFolder } from "../support/folders.ts";
 import { logLinesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { PROGRAM } from "../support/program.ts";
+import { freePort } from "../support/serve.ts";
 import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 import { until } from "../support/watch.ts";
 
@@ -137,7 +138,7 @@ test("a request that was never parsed has its line, even if it is the first", as
 test("a flood without a good token makes few lines, and metrics count all of it", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
-  const admin = join(folder, "admin.sock");
+  const admin = `127.0.0.1:${await freePort()}`;
   const server = await startServer(t, ["--data", folder, "--admin", admin]);
   const flood = ["GARDEN\r\n\r\n", encodeRequest({ token: "guess" }, { method: "GET" })];
   for (let round = 0; round < 20; round++) {
@@ -149,7 +150,7 @@ test("a flood without a good token makes few lines, and metrics count all of it"
     }
     assert.equal((await postPlant(server.url, token, FERN)).status, 200);
   }
-  const { text } = await ask(`unix:${admin}`, "/metrics");
+  const { text } = await ask(`http://${admin}`, "/metrics");
   const answers = [...samplesOf(text)].filter(([name]) => name.includes('{operation="none"'));
   assert.equal(
     answers.reduce((sum, [, count]) => sum + count, 0),

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Option } from "../../src/cli/command.ts";
 import {
-  ADMIN_HOST,
   EXPIRES,
   integer,
   switchOption,
@@ -176,11 +175,5 @@ for (const text of [
   test(`no trusted proxy is "${text}", alone or beside a good one`, () => {
     assert.equal(tryParse(TRUSTED_PROXY, text), undefined);
     assert.equal(tryParse(TRUSTED_PROXY, `10.0.0.7,${text}`), undefined);
-  });
-}
-
-for (const text of ["", "plant-store:9180", "http://plant-store", "a b", "plant-store,"]) {
-  test(`no name of the admin listener is "${text}"`, () => {
-    assert.equal(tryParse(ADMIN_HOST, text), undefined);
   });
 }

@@ -9,7 +9,7 @@ import { makeFolder } from "../support/folders.ts";
 
 test("serve --print-config shows every option, its value and its source, and starts nothing", async (t) => {
   const data = join(makeFolder(t), "data");
-  const args = ["serve", "--print-config", "--port", "9", "--admin=./a\u001b.sock"];
+  const args = ["serve", "--print-config", "--port", "9", "--admin=9180"];
   const end = await runCli(args, {
     env: { PLANT_STORE_LOG_LEVEL: "warn", PLANT_STORE_PORT: "10", STATE_DIRECTORY: data },
   });
@@ -28,7 +28,7 @@ test("serve --print-config shows every option, its value and its source, and sta
   assert.deepEqual(shown.get("host"), ["127.0.0.1", "default"]);
   assert.deepEqual(shown.get("tls-key"), ["-", "not set"]);
   assert.deepEqual(shown.get("log"), ["-", "not set"]);
-  assert.deepEqual(shown.get("admin"), ["./a\\u001b.sock", "--admin"]);
+  assert.deepEqual(shown.get("admin"), ["9180", "--admin"]);
   assert.equal(existsSync(data), false);
 });
 

@@ -27,7 +27,7 @@ test("the container files set variables of options", async () => {
   const { stdout } = await runCli(["serve", "--help"]);
   for (const file of CONTAINER_FILES) {
     const variables = variablesIn(readPage(file));
-    assert.ok(variables.length > 1, "they are found");
+    assert.ok(variables.length > 0, "they are found");
     for (const name of variables) assert.ok(stdout.includes(`[${name}]`), name);
   }
 });

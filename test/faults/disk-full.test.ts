@@ -8,6 +8,7 @@ import { ask } from "../support/admin.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
+import { freePort } from "../support/serve.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { mountSmallDisk, remount } from "./machine.ts";
@@ -33,10 +34,10 @@ describe("a full disk", AT_ONCE, () => {
   test("new plants are refused and repeats answered; when there is room again, the server continues without a restart", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
-    const admin = join(makeFolder(t), "admin.sock");
+    const admin = `127.0.0.1:${await freePort()}`;
     const trial = await Trial.start(t, { folder, args: ["--admin", admin] });
     const ready = async () => {
-      const { status, text } = await ask(`unix:${admin}`, "/readyz");
+      const { status, text } = await ask(`http://${admin}`, "/readyz");
       return [status, JSON.parse(text).state];
     };
     assert.deepEqual(await ready(), [200, "ready"]);

@@ -11,6 +11,7 @@ import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf } from "../support/messages.ts";
 import { PROGRAM } from "../support/program.ts";
+import { freePort } from "../support/serve.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { CONTAINER, canRun, canTrace, childOf, faulty, traced } from "./machine.ts";
@@ -26,7 +27,7 @@ test("a slow sync delays the creates that need it, and no other answer", TIMEOUT
   writeLog(folder, `${plant(1)}\n`);
   // A stored plant is read by another thread than the one that waits for the disk.
   const env = { UV_USE_IO_URING: "0" };
-  const admin = join(folder, "admin.sock");
+  const admin = `127.0.0.1:${await freePort()}`;
   const trial = await Trial.start(t, { folder, wrapper, env, args: ["--admin", admin] });
   const open = await Client.connect(trial.server.port);
   t.after(() => open.destroy());
@@ -58,7 +59,7 @@ test("a slow sync delays the creates that need it, and no other answer", TIMEOUT
   await open.send(encodeRequest(trial, { target: "/nowhere", body: plant(2) }));
   assert.equal((await open.next()).status, 404, "on a connection that was opened before");
   for (const path of ["/healthz", "/readyz"]) {
-    assert.equal((await ask(`unix:${admin}`, path)).status, 200, path);
+    assert.equal((await ask(`http://${admin}`, path)).status, 200, path);
   }
   assert.equal(isAnswered, false, "all of these were answered before it");
 
@@ -113,7 +114,7 @@ for (const [where, container] of STARTS) {
       writeLog(folder, log);
       const delay = `inject=pread64:delay_enter=${READ_MS * 1000}`;
       const slow = traced(t, ["-P", logPath(folder), "-e", "trace=pread64", "-e", delay]);
-      const admin = join(folder, "admin.sock");
+      const admin = `127.0.0.1:${await freePort()}`;
       const serve = ["serve", "--port=0", "--data", folder, "--admin", admin];
       const words = [...container, ...slow.wrapper, process.execPath, PROGRAM, ...serve];
       const child = spawn(words[0] ?? "", words.slice(1), { env: { ...process.env, ...slow.env } });
@@ -127,7 +128,7 @@ for (const [where, container] of STARTS) {
         stderr += text;
       });
       const ended = once(child, "close");
-      const isStarting = async () => (await ask(`unix:${admin}`, "/readyz")).status === 503;
+      const isStarting = async () => (await ask(`http://${admin}`, "/readyz")).status === 503;
       await until("it starts", () => isStarting().catch(() => false));
       const pid = container.length === 0 ? child.pid : childOf(child);
       process.kill(Number(pid), "SIGTERM");

@@ -12,6 +12,7 @@ import { FREEZERS } from "../support/freeze.ts";
 import { freezeOnce } from "../support/frozen-server.ts";
 import { postPlant } from "../support/post.ts";
 import { runToEnd } from "../support/run.ts";
+import { freePort } from "../support/serve.ts";
 import { errorNumber, startService } from "../support/service.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { Trial } from "./trial.ts";
@@ -24,11 +25,11 @@ for (const [how, makeFreezer] of Object.entries(FREEZERS)) {
       const freezer = makeFreezer(t);
       if (typeof freezer === "string") return t.skip(freezer);
       const folder = makeFolder(t);
-      const admin = join(makeFolder(t), "admin.sock");
+      const admin = `127.0.0.1:${await freePort()}`;
       const trial = await Trial.start(t, { folder, args: ["--admin", admin], env: freezer.env });
       const states: Promise<number | undefined>[] = [];
       const thaw = (pid: number) => {
-        states.push(ask(`unix:${admin}`, "/readyz").then(({ status }) => status));
+        states.push(ask(`http://${admin}`, "/readyz").then(({ status }) => status));
         freezer.thaw(pid);
       };
       for (let round = 0; round < 2; round++) {

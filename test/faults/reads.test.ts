@@ -1,11 +1,10 @@
 /** Reads of the log that fail or hang while the server runs: which requests suffer, and that it goes on. */
 import assert from "node:assert/strict";
 import { closeSync, openSync, truncateSync, writeSync } from "node:fs";
-import { join } from "node:path";
 import { test } from "node:test";
 import { createToken, revokeToken } from "../../src/index.ts";
 import { ask } from "../support/admin.ts";
-import { makeFolder } from "../support/folders.ts";
+import { freePort } from "../support/serve.ts";
 import { send } from "../support/service.ts";
 import { logPath } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
@@ -21,7 +20,7 @@ test(
   "plants that the disk cannot read are answered 50307, and creates of them 50302, until it can",
   TIMEOUT,
   async (t) => {
-    const admin = join(makeFolder(t), "admin.sock");
+    const admin = `127.0.0.1:${await freePort()}`;
     const lines = [plant(1), plant(2, LONG), plant(3)];
     const trial = await startWith(t, lines, { args: ["--admin", admin] });
     const requests = () =>
@@ -40,7 +39,7 @@ test(
     assert.deepEqual(await requests(), [...Array(7).fill(50307), ...Array(3).fill(50302)]);
     assert.equal(await trial.create(4), 200);
     assert.deepEqual([await trial.create(4), await get(trial, "/plants/4")], [200, 200]);
-    assert.equal((await ask(`unix:${admin}`, "/readyz")).status, 200, "the disk takes plants");
+    assert.equal((await ask(`http://${admin}`, "/readyz")).status, 200, "the disk takes plants");
     await fault.end();
     assert.ok(fault.read().includes("(INJECTED)"));
     assert.deepEqual(await requests(), [...Array(8).fill(200), 40006, 40006]);

@@ -7,6 +7,7 @@ import { checkpointPath, unsyncedPath } from "../../src/log/checkpoint.ts";
 import { newLogPath } from "../../src/log/resync.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { freePort } from "../support/serve.ts";
 import { logPath, readLog, writeCheckpointOf, writeLog } from "../support/stores.ts";
 import { TIMEOUT } from "../support/watch.ts";
 import { canTrace, type Traced, traced } from "./machine.ts";
@@ -110,7 +111,7 @@ describe("a start", AT_ONCE, () => {
   test("shows that it is syncing until the disk has the log", async (t) => {
     if (!canTrace(t)) return;
     const folder = copied(t);
-    const admin = `${makeFolder(t)}/admin.sock`;
+    const admin = `127.0.0.1:${await freePort()}`;
     const { wrapper } = failing(t, folder, "fsync:delay_enter=1s");
     const starting = Trial.start(t, { folder, args: ["--admin", admin], wrapper });
     const states: string[] = [];

@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { mkdirSync, renameSync, rmdirSync } from "node:fs";
 import net from "node:net";
-import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { createToken, revokeToken } from "../../src/index.ts";
 import { ask } from "../support/admin.ts";
@@ -10,6 +9,7 @@ import { runCli } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
+import { freePort } from "../support/serve.ts";
 import { errorNumber } from "../support/service.ts";
 import { tokenLogPath } from "../support/token-logs.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
@@ -72,11 +72,11 @@ test(
   TIMEOUT,
   async (t) => {
     const folder = makeFolder(t);
-    const admin = join(makeFolder(t), "admin.sock");
+    const admin = `127.0.0.1:${await freePort()}`;
     const reader = await createToken(folder, { name: "reader", scopes: ["read"] });
     const trial = await Trial.start(t, { folder, args: ["--admin", admin] });
     const readiness = async () => {
-      const { status, text } = await ask(`unix:${admin}`, "/readyz");
+      const { status, text } = await ask(`http://${admin}`, "/readyz");
       return [status, JSON.parse(text).state];
     };
     const create = await connectAs(t, trial, trial.token);

@@ -5,7 +5,6 @@ import { describe, type TestContext, test } from "node:test";
 import v8, { getHeapStatistics } from "node:v8";
 import { connectionsThatFit } from "../../src/http/server.ts";
 import { createToken, type DropMessage, PlantServer } from "../../src/index.ts";
-import { startAdmin } from "../support/admin.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest } from "../support/contract.ts";
@@ -55,8 +54,7 @@ async function connectKnown(t: TestContext, service: Service, token?: string): P
   return client;
 }
 
-test("when connections are full, the oldest without a good token makes room, and is counted", async (t) => {
-  const admin = await startAdmin(t);
+test("when connections are full, the oldest without a good token makes room", async (t) => {
   const drops = collectMessages<DropMessage>(t, "plant-store:drop");
   const warnings = collectWarnings(t, "connectionsMax");
   const service = await startService(t, { connectionsMax: 5 });
@@ -77,8 +75,6 @@ test("when connections are full, the oldest without a good token makes room, and
     Array.from({ length: 3 }, () => ({ connectionsMax: 5 })),
   );
   assert.equal(warnings.length, 1, "one warning for all");
-  const { text } = await admin.get("/metrics");
-  assert.match(text, /^plant_store_connections_dropped_total 3$/m);
   later.destroy();
 });
 

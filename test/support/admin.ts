@@ -1,16 +1,16 @@
 /** An admin listener that shows the status of a test. */
 import { request as httpRequest } from "node:http";
 import type { TestContext } from "node:test";
-import {
-  type AdminAddress,
-  AdminServer,
-  type DatabaseStatus,
-  type DiskStatus,
-  type ServiceState,
-  type StartProgress,
-  type Status,
-  type StoreStatus,
-} from "../../src/index.ts";
+import { AdminServer } from "../../src/admin/server.ts";
+import type { AdminAddress } from "../../src/core/options.ts";
+import type {
+  DatabaseStatus,
+  DiskStatus,
+  ServiceState,
+  StartProgress,
+  Status,
+  StoreStatus,
+} from "../../src/core/services.ts";
 
 /** A status that the test sets. The tests of the program use the real one. */
 export class TestStatus implements Status {
@@ -40,10 +40,6 @@ export class TestStatus implements Status {
   }
   tokens(): ReturnType<Status["tokens"]> {
     return this.listed;
-  }
-  certificateEnd: number | undefined;
-  certificateExpiresAt(): number | undefined {
-    return this.certificateEnd;
   }
   dataFolder: string | undefined = "/var/lib/plant-store";
   folder(): string | undefined {
@@ -101,17 +97,13 @@ export async function startAdmin(
   };
 }
 
-/** One request to an admin listener, whose URL is written as the listener reports it. */
+/** One request to an admin listener. */
 export function ask(
   url: string,
   path: string,
   { method = "GET", headers = {} }: AdminRequest = {},
 ): Promise<AdminAnswer> {
-  const socketPath = /^unix:(.*)$/.exec(url)?.[1];
-  const target =
-    socketPath === undefined
-      ? { host: new URL(url).hostname.replace(/^\[|\]$/g, ""), port: new URL(url).port }
-      : { socketPath };
+  const target = { host: new URL(url).hostname.replace(/^\[|\]$/g, ""), port: new URL(url).port };
   return new Promise((resolve, reject) => {
     const req = httpRequest({ ...target, path, method, headers, agent: false }, (res) => {
       let text = "";

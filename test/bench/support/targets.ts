@@ -188,9 +188,9 @@ export async function startLoggingServer(
 
 /** The server as an operator watches it: its log is read and its metrics are scraped. */
 export async function startWatchedServer(options: TargetOptions): Promise<LoggingTarget> {
-  const admin = path.join(options.folder, "admin.sock");
-  const target = await startLoggingServer(options, ["--admin", admin]);
-  const scraping = askAgain({ socketPath: admin, path: "/metrics" }, 200, SCRAPE_INTERVAL_MS);
+  const port = await freePort();
+  const target = await startLoggingServer(options, ["--admin", `127.0.0.1:${port}`]);
+  const scraping = askAgain({ host: "127.0.0.1", port, path: "/metrics" }, 200, SCRAPE_INTERVAL_MS);
   const stop = async () => {
     const scrapes = await scraping.stop().finally(() => target.stop());
     note(`${target.name}: ${scrapes.length} scrapes answered`);
