@@ -86,14 +86,13 @@ export async function listTokens(directory: string): Promise<readonly TokenRecor
 }
 
 /**
- * Imports the tokens that `listTokens` has listed, of this or another store: all, or none. A token that
- * is revoked on either side is revoked afterwards. May be repeated. A running server accepts and refuses
- * the tokens within 2 s.
+ * Imports the tokens that `listTokens` has listed, of another store: all, or none. A token that is there
+ * already stays as it is. A running server accepts the new ones within 2 s.
  *
- * @returns how many tokens are new, or revoked by the import.
- * @throws PlantStoreError `token_exists` if another live token has the name of a new one, or if a hash
- * belongs to two different tokens; `corruption` if a record has an invalid name, hash or scope;
- * `locked`, `io_error`, `unsynced` or `corruption` if the token log cannot be written.
+ * @returns how many tokens are new.
+ * @throws PlantStoreError `token_exists` if another live token has the name of a new one; `corruption` if a
+ * record has an invalid name, hash or scope; `locked`, `io_error`, `unsynced` or `corruption` if the token log
+ * cannot be written.
  * @throws RangeError if a time is not a number, or more than a date can hold.
  */
 export async function importTokens(
@@ -101,9 +100,9 @@ export async function importTokens(
   records: Iterable<TokenRecord>,
 ): Promise<number> {
   return changeTokens(directory, async ({ tokens }, append) => {
-    const { changed } = mergeTokens(tokens, records, clock.wallMs());
-    if (changed.length > 0) await append({ event: "imported", tokens: changed });
-    return changed.length;
+    const { added } = mergeTokens(tokens, records, clock.wallMs());
+    if (added.length > 0) await append({ event: "imported", tokens: added });
+    return added.length;
   });
 }
 

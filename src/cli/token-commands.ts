@@ -1,22 +1,10 @@
-/**
- * `plant-store token create|list|revoke|export|import`, and tokens as lines: what `list` shows, and what
- * `export` prints and `import` reads, strictly. Only `create` prints a token, once.
- */
-import { existsSync, readFileSync } from "node:fs";
+/** `plant-store token create|list|revoke|import`. Only `create` prints a token, once. */
+import { existsSync } from "node:fs";
 import path from "node:path";
-import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
-import { isDeepStrictEqual } from "node:util";
-import { scanJson } from "../core/json.ts";
+import { TokenReader } from "../auth/token-log.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import {
-  decodeTokenRecord,
-  encodeTokens,
-  formatTime,
-  isLive,
-  LOOK_INTERVAL_MS,
-  parseMembers,
-} from "../core/token.ts";
+import { formatTime, isLive, LOOK_INTERVAL_MS } from "../core/token.ts";
 import {
   createToken,
   listTokens,
@@ -29,7 +17,7 @@ import { defineCommand, type Setting, UsageError } from "./command.ts";
 import { becomeOwner } from "./data-folder.ts";
 import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
-import { formatTable, printLines, printMessage, printMoreRefused, printRefused } from "./output.ts";
+import { formatTable, printLines, printMessage } from "./output.ts";
 
 const tokenCreate = defineCommand({
   name: "token create",
@@ -64,15 +52,13 @@ const tokenCreate = defineCommand({
         )
       : await createToken(data, newToken);
     await printLines([token]); // first, so that no signal leaves a live token that nobody has seen
-    if (isNew) printNewFolder(data);
+    if (isNew) {
+      const folder = path.resolve(data);
+      printMessage(`made the folder "${folder}"; a server accepts the token if that is its --data`);
+    }
     await waitForLooks(options);
   },
 });
-
-function printNewFolder(data: string): void {
-  const folder = path.resolve(data);
-  printMessage(`made the folder "${folder}"; a server accepts the tokens if that is its --data`);
-}
 
 /** By then each running server has looked at its tokens. */
 async function waitForLooks(options: DatabaseChoice): Promise<void> {
@@ -126,48 +112,30 @@ const tokenRevoke = defineCommand({
   },
 });
 
-const tokenExport = defineCommand({
-  name: "token export",
-  summary: "print every token as a line of JSON, with its hash, for token import",
-  options: { data: DATA, ...DATABASE_OPTIONS },
-  details: `Clients keep their tokens, because a server needs only the hashes. For example:
-plant-store token export --data DIR > FILE && plant-store token import FILE --database URL`,
-  async run(_, options, settings) {
-    await printLines((await readTokens(options, settings)).map(encodeTokens));
-  },
-});
-
 const tokenImport = defineCommand({
   name: "token import",
-  summary: "import the tokens that token export has printed; - is standard input",
+  summary: "import the tokens of another data directory, by its file tokens.jsonl",
   arguments: ["FILE"],
   options: { data: DATA, ...DATABASE_OPTIONS },
   becomesOwner: true,
-  details: `All tokens are imported, or none: the exit status is 3 if a line is refused, if another live
-token has the name of a new one, or if one hash belongs to two different tokens. A token that
-is revoked on either side is revoked afterwards. An import can be repeated. Running servers
-accept the tokens once the command has ended, and refuse revoked ones within 2 seconds.`,
+  details: `Clients keep their tokens, because a server needs only the hashes. All tokens are imported, or
+none: the import fails if a live token has the name of a new one. A token that is there already
+stays as it is. For example: plant-store token import data/tokens.jsonl --database URL`,
   async run([file = ""], options, settings) {
     const { data } = options;
-    const records = await readTokenLines(file); // root reads it as root
-    if (records === undefined) return 3;
-    if (!isDatabase(options)) becomeOwner(data);
-    const isNew = !isDatabase(options) && !existsSync(data);
-    try {
-      const changed = isDatabase(options)
-        ? await withDatabase(options, settings, ({ plants, postgres }) =>
-            postgres.importTokens(plants, records),
-          )
-        : await importTokens(data, records);
-      await printLines([`imported ${changed}, already there ${records.length - changed}`]);
-    } catch (error) {
-      if (!(error instanceof PlantStoreError && error.code === "token_exists")) throw error;
-      printMessage(`nothing was imported: ${error.message}`);
-      return 3;
+    const tokens = await new TokenReader(file).read(); // root reads it as root
+    if (tokens === undefined) {
+      throw new PlantStoreError("io_error", `Cannot read "${file}": there is no such file`);
     }
-    if (isNew) printNewFolder(data);
+    const records = tokens.tokens;
+    if (!isDatabase(options)) becomeOwner(data);
+    const added = isDatabase(options)
+      ? await withDatabase(options, settings, ({ plants, postgres }) =>
+          postgres.importTokens(plants, records),
+        )
+      : await importTokens(data, records);
+    await printLines([`imported ${added}, already there ${records.length - added}`]);
     await waitForLooks(options);
-    return 0;
   },
 });
 
@@ -181,7 +149,7 @@ function requireFolder(data: string): string {
 }
 
 /** In the order of the help. */
-export const commands = [tokenCreate, tokenList, tokenRevoke, tokenExport, tokenImport];
+export const commands = [tokenCreate, tokenList, tokenRevoke, tokenImport];
 
 /** @param now milliseconds since 1970. */
 function describeToken(token: TokenRecord, now: number) {
@@ -194,54 +162,4 @@ function describeToken(token: TokenRecord, now: number) {
     created: formatTime(token, "createdAt", createdAt),
     expires: expiresAt === undefined ? null : formatTime(token, "expiresAt", expiresAt),
   };
-}
-
-/**
- * The tokens in a file, or in standard input if it is `-`.
- *
- * @returns `undefined` if a line is refused; the first of those were named.
- * @throws PlantStoreError `io_error`.
- */
-async function readTokenLines(file: string): Promise<TokenRecord[] | undefined> {
-  return parseTokens(file === "-" ? await text(process.stdin) : readTokenFile(file));
-}
-
-function readTokenFile(file: string): string {
-  try {
-    return readFileSync(file, "utf8");
-  } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    const why = code === "EISDIR" ? "it is a folder; token export prints its tokens" : message;
-    throw new PlantStoreError("io_error", `Cannot read "${file}": ${why}`, { cause });
-  }
-}
-
-function parseTokens(lines: string): TokenRecord[] | undefined {
-  let refused = 0;
-  const records = lines.split("\n").flatMap((line, at) => {
-    try {
-      return line.trim() === "" ? [] : [parseToken(line)];
-    } catch (error) {
-      printRefused(++refused, at + 1, (error as Error).message);
-      return [];
-    }
-  });
-  if (refused === 0) return records;
-  printMoreRefused(refused);
-  printMessage("nothing was imported: expected lines that token export has printed");
-  return undefined;
-}
-
-/**
- * Refuses any member that `token export` does not print: it may be a misspelt expiry, or of a later release. So
- * is a time of another form, because without a zone it would depend on this machine.
- */
-function parseToken(line: string): TokenRecord {
-  const members = parseMembers(line);
-  const record = decodeTokenRecord(members);
-  let count = 0;
-  scanJson(line, () => count++);
-  const isOnce = count === Object.keys(members).length;
-  if (isOnce && isDeepStrictEqual(members, JSON.parse(encodeTokens(record)))) return record;
-  throw new Error("expected the members and the times that token export prints, each once");
 }

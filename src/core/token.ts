@@ -211,20 +211,19 @@ export function tokenUnknown(name: string): PlantStoreError {
   );
 }
 
-/** What becomes of the tokens of an import. @internal */
+/** The tokens of an import, one record for each hash. @internal */
 interface MergedTokens {
-  /** One record for each hash of the import. */
+  /** As they are after the import: a token that is there already stays as it is. */
   readonly merged: readonly TokenRecord[];
-  /** Those that are new, or revoked by the import. */
-  readonly changed: readonly TokenRecord[];
+  readonly added: readonly TokenRecord[];
 }
 
 /**
- * Merges records into the tokens that are there: a token that is revoked on either side is revoked.
+ * What an import writes if these tokens are there.
  *
  * @param now milliseconds since 1970.
- * @throws PlantStoreError `token_exists` if another live token has the name of a new one, or if a hash
- * belongs to two different tokens; `corruption` or RangeError if a record is not possible.
+ * @throws PlantStoreError `token_exists` if another live token has the name of a new one; `corruption` or
+ * RangeError if a record is not possible.
  * @internal
  */
 export function mergeTokens(
@@ -232,41 +231,24 @@ export function mergeTokens(
   records: Iterable<TokenRecord>,
   now: number,
 ): MergedTokens {
-  const all = new Map(tokens.map((token) => [token.hash, token]));
+  const known = new Map(tokens.map((token) => [token.hash, token]));
+  const names = new Set(tokens.filter((token) => isLive(token, now)).map(({ name }) => name));
   const merged = new Map<string, TokenRecord>();
-  const changed = new Map<string, TokenRecord>();
+  const added: TokenRecord[] = [];
   for (const given of records) {
     const record = decodeTokenRecord(JSON.parse(encodeTokens(given)));
-    const { name, hash, revokedAt } = record;
-    const known = all.get(hash);
-    if (known !== undefined && !isSameToken(known, record)) {
-      const why = `token "${known.name}" has the same hash, but another name, other scopes or times`;
-      throw new PlantStoreError("token_exists", `Cannot import token "${name}": ${why}`);
+    const { name, hash } = record;
+    if (merged.has(hash)) continue;
+    const there = known.get(hash);
+    merged.set(hash, there ?? record);
+    if (there !== undefined) continue;
+    if (isLive(record, now)) {
+      if (names.has(name)) throw tokenExists(name);
+      names.add(name);
     }
-    if (known === undefined || (known.revokedAt === undefined && revokedAt !== undefined)) {
-      all.set(hash, record);
-      changed.set(hash, record);
-    }
-    merged.set(hash, all.get(hash) ?? record);
+    added.push(record);
   }
-  const names = new Set<string>();
-  for (const token of all.values()) {
-    if (!isLive(token, now)) continue;
-    if (changed.has(token.hash) && names.has(token.name)) {
-      const why = "another live token has this name; revoke one of the two first";
-      throw new PlantStoreError("token_exists", `Cannot import token "${token.name}": ${why}`);
-    }
-    names.add(token.name);
-  }
-  return { merged: [...merged.values()], changed: [...changed.values()] };
-}
-
-/** Whether two records of one hash differ at most in their revocations. */
-function isSameToken(one: TokenRecord, other: TokenRecord): boolean {
-  const [a, b] = [one, other].map(({ name, scopes, createdAt, expiresAt }) =>
-    JSON.stringify([name, scopes, createdAt, expiresAt]),
-  );
-  return a === b;
+  return { merged: [...merged.values()], added };
 }
 
 /** How long verdicts are given after the start of the look that they come from. @internal */

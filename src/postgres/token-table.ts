@@ -100,14 +100,12 @@ export async function listTokens(plants: PostgresPlants): Promise<readonly Token
 }
 
 /**
- * Imports the tokens that `listTokens` has listed, of this or another store: all, or none. A token that
- * is revoked on either side is revoked afterwards. May be repeated. Every server accepts and refuses the
- * tokens within 2 s.
+ * Imports the tokens that `listTokens` has listed, of another store: all, or none. A token that is there
+ * already stays as it is. Every server accepts the new ones within 2 s.
  *
- * @returns how many tokens are new, or revoked by the import.
- * @throws PlantStoreError `token_exists` if another live token has the name of a new one, or if a hash
- * belongs to two different tokens; `corruption` if a record has an invalid name, hash or scope;
- * `io_error` if the database does not confirm the change.
+ * @returns how many tokens are new.
+ * @throws PlantStoreError `token_exists` if another live token has the name of a new one; `corruption` if a
+ * record has an invalid name, hash or scope; `io_error` if the database does not confirm the change.
  * @throws RangeError if a time is not a number, or more than a date can hold.
  */
 export async function importTokens(
@@ -115,13 +113,13 @@ export async function importTokens(
   records: Iterable<TokenRecord>,
 ): Promise<number> {
   const given = [...records];
-  let changes = 0;
+  let count = 0;
   await changeTokens(plants, (tokens) => {
-    const { merged, changed } = mergeTokens(tokens, given, clock.wallMs());
-    changes = changed.length;
+    const { merged, added } = mergeTokens(tokens, given, clock.wallMs());
+    count = added.length;
     return merged;
   });
-  return changes;
+  return count;
 }
 
 /** The columns of tokens, each as an array. A time that a person wrote may be beyond those of a date. */

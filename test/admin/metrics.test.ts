@@ -170,11 +170,11 @@ test("the start time of the process is the same in every answer", async (t) => {
 test("of the tokens that expire the first is shown, by its name", async (t) => {
   const admin = await startAdmin(t);
   admin.status.listed = [3000, 2000, undefined, 4000].map((expiresAt) => {
-    return { name: `until-${expiresAt}`, scopes: ["write"], expiresAt };
+    return { name: `until "${expiresAt}"`, scopes: ["write"], expiresAt };
   });
   const { text } = await admin.get("/metrics");
   assert.deepEqual(text.match(/^plant_store_token_soonest.*$/gm), [
-    'plant_store_token_soonest_expiry_timestamp_seconds{token="until-2000"} 2',
+    'plant_store_token_soonest_expiry_timestamp_seconds{token="until \\"2000\\""} 2',
   ]);
 });
 

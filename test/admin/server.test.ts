@@ -72,6 +72,7 @@ test("a request whose Host is a foreign name is refused on every path", async (t
 /** The responses to these bytes, and how many bytes the listener has read by the time it closes. */
 async function exchange(t: TestContext, bytes: string): Promise<{ text: string; read: number }> {
   const admin = await startAdmin(t);
+  admin.status.free = () => new Promise(() => {}); // so that /metrics waits for a second
   const sockets: net.Socket[] = [];
   const onRequest = (message: unknown) => sockets.push((message as { socket: net.Socket }).socket);
   diagnostics.subscribe("http.server.request.start", onRequest);

@@ -7,7 +7,7 @@ import { startAdmin } from "../support/admin.ts";
 import { UNSHIPPED } from "../support/docs.ts";
 import { ROOT } from "../support/package.ts";
 
-test("the page loads nothing from elsewhere, and its policy names its only style and script", () => {
+test("the page loads nothing from elsewhere, and its policy names its only style and script", async (t) => {
   assert.deepEqual(STATUS_PAGE.match(/ (?:src|srcset|action)=/g), null);
   assert.deepEqual(
     Array.from(STATUS_PAGE.matchAll(/<link [^>]*href="(\w+):/g), ([, scheme]) => scheme),
@@ -17,6 +17,8 @@ test("the page loads nothing from elsewhere, and its policy names its only style
   assert.equal(STATUS_PAGE.match(/<script>/g)?.length, 1);
   assert.equal(STATUS_PAGE.match(/<style>/g)?.length, 1);
   assert.doesNotMatch(STATUS_PAGE_POLICY, /unsafe|\*|https?:/);
+  const { headers } = await (await startAdmin(t)).get("/");
+  assert.equal(headers["content-security-policy"], STATUS_PAGE_POLICY);
 });
 
 test("the picture of the page in the README is a PNG of at most 60 KB", () => {

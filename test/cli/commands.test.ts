@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { commands } from "../../src/cli/token-commands.ts";
 import { createToken, TokenRegistry } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -100,6 +101,24 @@ test("token create prints only the token, which is valid at once and not stored"
   assert.deepEqual(judge(registry, token), { name: "gardener", scopes: ["write"] });
   const stored = readFileSync(join(folder, "data", "tokens.jsonl"), "utf8");
   assert.ok(!stored.includes(token.slice(4)));
+});
+
+test("token create ends only when a running server knows the token", async (t) => {
+  const folder = makeFolder(t);
+  const registry = await TokenRegistry.open(folder);
+  t.after(() => registry.close());
+  const create = commands.find(({ name }) => name === "token create");
+  const write = process.stdout.write.bind(process.stdout);
+  t.mock.method(process.stdout, "write", (bytes: Buffer, done: () => void) => {
+    return String(bytes).startsWith("pst_") ? done() : write(bytes, done);
+  });
+  for (const name of ["one", "two", "three"]) {
+    await create?.run([name], { data: folder, scope: ["write"] }, []);
+    assert.ok(
+      registry.list().some((token) => token.name === name),
+      name,
+    );
+  }
 });
 
 test("token create in a folder that is new names it on standard error", async (t) => {

@@ -61,7 +61,7 @@ describe("wrong usage is one line on standard error, with status 2", AT_ONCE, ()
     [["start"], "serve, token create,"],
     [
       ["token", "make", "x"],
-      'one of: token create, token list, token revoke, token export, token import; got "token make"',
+      'one of: token create, token list, token revoke, token import; got "token make"',
     ],
     [["export", "--dtaa", "/d"], "--dtaa"],
     [["--port", "80", "serve"], '"plant-store serve --port '],

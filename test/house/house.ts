@@ -25,7 +25,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   client: ["core/errors.ts", "core/json.ts", "core/text.ts"],
   index: ["core", "store", "auth", "http"],
   tools: ["core", "log", "store", "auth"],
-  cli: ["index", "tools", "core", "admin", "postgres"],
+  cli: ["index", "tools", "core", "auth", "admin", "postgres"],
 };
 
 /** What core may take from Node: none does I/O, reads a clock or is random. */

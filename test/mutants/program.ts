@@ -18,14 +18,14 @@ a server that is not ready says that it is: admin/server
 the listener of the operator takes a POST: admin/server
 -   if (method === "GET" || method === "HEAD") return route;
 +   if (method !== undefined) return route;
-the status page may run any script: admin/status-page
+the status page has no policy of its own: admin/status-page
 -     "Content-Security-Policy": STATUS_PAGE_POLICY,
 
 admin/recorder.ts
 a label of a metric comes from the client: admin/metrics
 - const name = operation === undefined ? "none" : OPERATIONS[operation];
 + const name = (message.path ?? "none") as "none"; void operation;
-a stream that is cut counts as a success: admin/recorder
+a stream that is cut counts as a success: admin/metrics
 -     const status = message.cut ? 0 : message.status;
 +     const status = message.status;
 
