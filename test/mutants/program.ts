@@ -10,8 +10,6 @@ the Host of a page is compared by its end: admin/server-address
 a page of another site may read the figures: admin/server
 -   if (isChecked && !isSafeHost(headers.host)) {
 +   if (!isChecked && !isSafeHost(headers.host)) {
-the body of a refused request is read: admin/server
--       req.socket.pause();
 a server that is not ready says that it is: admin/server
 - status: state === "ready" ? 200 : 503 };
 + status: 200 };
@@ -37,29 +35,29 @@ the buckets of a histogram do not add up: admin/metrics
 +     total = bucket.count;
 
 cli/program.ts
-a damaged log is worth a restart: cli/commands
+a damaged log is worth a restart: cli/data-commands
 - ["corruption", "unsynced", "invalid_json"];
 + ["unsynced", "invalid_json"];
-wrong usage is worth a restart: cli/commands
+wrong usage is worth a restart: cli/data-commands
 - if (error instanceof UsageError || isDenied(error)) return 2;
 + if (isDenied(error)) return 2;
 
 cli/command.ts
-a variable counts more than its flag: cli/options
-- } = sources.find((each)
-+ } = sources.toReversed().find((each)
+a variable counts more than its flag: cli/serve-config
+- { source: flagOf(name), text: flag },
++ { source: flagOf(name), text: value ? undefined : flag },
 
 cli/output.ts
-a reader that stops early makes a command fail: cli/output
+a reader that stops early makes a command fail: cli/main
 - else if (printed === "listing" && error.code === "EPIPE") process.exit(0);
 + else if (printed === "listing" && error.code === "EPIPE") process.exit(1);
-a result that cannot be written is a success: cli/output
+a result that cannot be written is a success: cli/main
 -     process.exit(1);
 +     process.exit(0);
-a control character of a plant reaches the terminal: cli/output
+a control character of a plant reaches the terminal: cli/main
 - lines.map((line) => \`\${escapeControls(line)}\\n\`)
 + lines.map((line) => \`\${line}\\n\`)
-a message spans two lines: cli/output
+a message spans two lines: cli/main
 - plant-store: \${label}\${escapeControls(message)}
 + plant-store: \${label}\${message}
 
@@ -80,7 +78,7 @@ cli/serve.ts
 the first token is written to the log: cli/serve
 -     report(listening);
 +     report(listening); process.stderr.write(\`\${first?.token}\\n\`);
-a store that fails ends the server as if it were asked to: cli/serve-status
+a store that fails ends the server as if it were asked to: cli/serve
 -       exitStatus = 1;
 a signal during a start is a failure: cli/serve-start
 -     if (error !== stop.reason) throw error;
