@@ -71,7 +71,7 @@ function describeSkipped(): string {
       ? "Skipped: nothing."
       : `Skipped: ${total} tests (${reasons}); .ci/run installs what they need.`;
   if (values.full === true || positionals.length > 0) return here;
-  return `${here} Not part of npm test: npm run test:full, attack, field.`;
+  return `${here} Not part of npm test: npm run test:full, attack.`;
 }
 
 const folder = mkdtempSync(join(tmpdir(), "plant-store-run-"));

@@ -1,4 +1,4 @@
-/** Links and tables of contents, in the repository and in the package. */
+/** Links of the documentation, in the repository and in the package, and the scripts that it names. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -50,34 +50,12 @@ test("every link of a page in the package leads to a file in the package, except
   );
 });
 
-/** About one screen. */
-const LINES_MAX = 60;
-/** README.md has a table of pages instead, and CHANGELOG.md is read from its top. */
-const WITHOUT_CONTENTS = ["README.md", "CHANGELOG.md"];
-
-for (const page of PAGES.filter((each) => !WITHOUT_CONTENTS.includes(each))) {
-  test(`${page} names each of its sections at its top, in order, if it is longer than a screen`, () => {
-    if (readPage(page).split("\n").length <= LINES_MAX) return;
-    const [top = ""] = proseOf(page).split(/^## /m);
-    const named = Array.from(top.matchAll(/^- \[[^\]]+\]\(#([^)]+)\)/gm), ([, anchor]) => anchor);
-    const sections = headingsOf(page).filter(({ level }) => level === 2);
-    assert.deepEqual(
-      named,
-      sections.map(({ anchor }) => anchor),
-    );
-  });
-}
-
 test("the README links every page of the documentation", () => {
   const linked = linksOf("README.md").map(({ file }) => file);
   assert.deepEqual(
     SHIPPED.filter((page) => page !== "README.md" && !linked.includes(page)),
     [],
   );
-});
-
-test("the README has at most 180 lines", () => {
-  assert.ok(readPage("README.md").split("\n").length <= 180);
 });
 
 const { scripts } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
@@ -95,24 +73,3 @@ test("every npm script that a page names exists", () => {
   );
   assert.ok(named.length > 20, "scripts are found");
 });
-
-test("every section with figures of speed names the command that gives them", () => {
-  const [, ...sections] = readPage("docs/speed.md").split(/^## /m);
-  const withFigures = sections.filter((section) => /^\|/m.test(section));
-  const silent = withFigures.filter((section) => !/`npm run bench|the same command/.test(section));
-  assert.deepEqual(silent, []);
-  assert.ok(withFigures.length > 5, "sections are found");
-});
-
-/** Words that hide what happens, or in which order. */
-const BANNED = /\b(behind|whoever|stands|tells|told)\b/i;
-
-for (const page of PAGES) {
-  test(`${page} uses plain words`, () => {
-    const lines = readPage(page).split("\n");
-    assert.deepEqual(
-      lines.filter((line) => BANNED.test(line)),
-      [],
-    );
-  });
-}
