@@ -4,9 +4,7 @@ import { getEventListeners } from "node:events";
 import { type TestContext, test } from "node:test";
 import { eachUntilAborted, untilAborted } from "../src/clock.ts";
 import type { PlantService } from "../src/index.ts";
-import { PostgresPlants } from "../src/postgres/index.ts";
 import { createTestStore } from "../src/testing.ts";
-import { answerCreate, answerLook, fakeDriver, idsOf } from "./postgres/fake-driver.ts";
 import { makeFolder } from "./support/folders.ts";
 import { openStore } from "./support/stores.ts";
 import { makeLatch, until } from "./support/watch.ts";
@@ -25,33 +23,12 @@ async function inFolder(t: TestContext): Promise<Tried> {
   return { plants, hasFern: () => plants.get(FERN.id) };
 }
 
-/** FAKE: a database that knows the ids that were created. */
-async function inDatabase(t: TestContext): Promise<Tried> {
-  const created: string[] = [];
-  const plants = await PostgresPlants.open({
-    pg: fakeDriver({
-      1: {
-        async connect() {},
-        async query(text, values) {
-          const ids = idsOf(text, values);
-          if (ids !== undefined) created.push(...ids);
-          if (ids !== undefined) return answerCreate(ids, values[4]);
-          return text.includes("plant_store.plants") && values.length > 0 ? [] : answerLook(false);
-        },
-      },
-    }),
-    url: "postgresql://a@127.0.0.1:1/garden",
-  });
-  t.after(() => plants.close());
-  return { plants, hasFern: () => created.includes("7") };
-}
-
 async function inMemory(): Promise<Tried> {
   const { plants } = createTestStore();
   return { plants, hasFern: () => plants.get(FERN.id) };
 }
 
-const STORES = { "in a folder": inFolder, "in a database": inDatabase, "in memory": inMemory };
+const STORES = { "in a folder": inFolder, "in memory": inMemory };
 
 const CALLS: readonly [
   what: string,
@@ -86,7 +63,7 @@ for (const [where, open] of Object.entries(STORES)) {
   });
 }
 
-for (const where of ["in a folder", "in a database"] as const) {
+for (const where of ["in a folder"] as const) {
   test(`a signal that aborts ends each wait for a store ${where}, and a create goes on`, async (t) => {
     const { plants, hasFern } = await STORES[where](t);
     for (const [what, call] of CALLS) {

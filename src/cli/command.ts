@@ -246,7 +246,7 @@ function readSetting(name: string, option: Option<unknown>, flag: string | undef
 export const PASSWORD = /^(postgres(?:ql)?:\/\/[^:@/?#]*):([^@/?#]*)@/;
 const HOST = "(?:[^:@/?#,[]*|\\[[^@/?#,]*\\])(?::\\d*)?";
 const PARAMETER =
-  "(?:application_name|options|sslmode|sslrootcert|target_session_attrs)(?:=[^@#&]*)?(?:&|$)";
+  "(?:sslmode|sslrootcert|target_session_attrs|channel_binding|connect_timeout)(?:=[^@#&]*)?(?:&|$)";
 /** As `parseDatabaseUrl` accepts it. */
 const ACCEPTED = new RegExp(
   `^postgres(?:ql)?://(?:[^@/?#]*@)?${HOST}(?:,${HOST})*(?:/[^@?#]*)?(?:\\?(?:${PARAMETER})*)?$`,

@@ -2,16 +2,9 @@
  * The database that `--database` names, in place of a data directory: its options, its password and
  * its driver, which is loaded only if it is needed.
  */
-import { readFileSync, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { homedir } from "node:os";
-import path from "node:path";
-import type {
-  DatabaseLogin,
-  PgModule,
-  PostgresPlants,
-  PostgresPlantsOptions,
-} from "../postgres/index.ts";
+import type { PgModule, PostgresPlants, PostgresPlantsOptions } from "../postgres/index.ts";
 import { hidePassword, PASSWORD, type Setting, showSetting, UsageError } from "./command.ts";
 import { switchOption, textOption } from "./options.ts";
 import { report } from "./output.ts";
@@ -62,7 +55,7 @@ export async function openDatabase(
   const { database, databaseFile, databaseRequireSync: requireSync = false } = choice;
   const { url, password } =
     databaseFile === undefined
-      ? { url: database, password: findPassword }
+      ? { url: database, password: undefined }
       : await followUrl(databaseFile);
   if (!url) throw new UsageError("expected a database: name it with --database or --database-file");
   const postgres = await import("../postgres/index.ts");
@@ -101,13 +94,13 @@ async function followUrl(file: string) {
     warn(`--database-file "${file}": every user may read its password; run: chmod o-r`);
   }
   let isWarned = false;
-  const password = async (login: DatabaseLogin) => {
+  const password = async () => {
     const now = stat.isFile() ? await readUrl(file) : first;
     if (!isWarned && now.url !== first.url) {
       isWarned = true;
       warn(`--database-file "${file}" has another URL: only its password is used before a restart`);
     }
-    return now.password ?? findPassword(login);
+    return now.password;
   };
   return { url: first.url, password };
 }
@@ -158,7 +151,7 @@ function checkSettings(settings: readonly Setting[]): void {
   if (url?.source === "--database" && PASSWORD.test(url.text)) {
     throw new UsageError(
       "--database: expected no password in an argument, where every user of the machine reads it; " +
-        "use PLANT_STORE_DATABASE, --database-file or PGPASSFILE",
+        "use PLANT_STORE_DATABASE or --database-file",
     );
   }
 }
@@ -172,38 +165,4 @@ async function loadDriver(): Promise<PgModule> {
     if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
     throw new UsageError("--database needs the driver of PostgreSQL: npm install pg");
   }
-}
-
-/** As in libpq: the variable PGPASSWORD, or else the first line of the password file that matches. */
-function findPassword({ host, port, database, user }: DatabaseLogin): string | undefined {
-  const { PGPASSWORD, PGPASSFILE = path.join(homedir(), ".pgpass") } = process.env;
-  if (PGPASSWORD) return PGPASSWORD;
-  const wanted = [host.startsWith("/") ? "localhost" : host, String(port), database, user];
-  for (const line of readPasswordFile(PGPASSFILE).split("\n")) {
-    const fields = [...line.matchAll(/((?:\\.|[^:\\])*)(?::|$)/g)].map(([, field = ""]) => field);
-    const isMatch = wanted.every(
-      (value, at) => fields[at] === "*" || unescapeField(fields[at]) === value,
-    );
-    if (isMatch && !line.startsWith("#")) return unescapeField(fields[4]);
-  }
-  return undefined;
-}
-
-function unescapeField(field = ""): string {
-  return field.replace(/\\(.)/g, "$1");
-}
-
-/** The file is read for every connection, but warned about only once. */
-let isWarned = false;
-
-function readPasswordFile(file: string): string {
-  try {
-    if ((statSync(file).mode & 0o077) === 0) return readFileSync(file, "utf8");
-    if (isWarned) return "";
-    isWarned = true;
-    warn(`ignoring the password file "${file}": other users may read it; run: chmod 600`);
-  } catch {
-    // Without a file, the server may still ask for no password.
-  }
-  return "";
 }

@@ -28,7 +28,7 @@ const printDatabaseSchema = defineCommand({
   plant-store print schema > schema.sql && psql DATABASE -v ON_ERROR_STOP=1 -f schema.sql`,
   async run(_, { role }) {
     const { printSchema } = await import("../postgres/index.ts");
-    await printLines(printSchema("postgresql", role).trimEnd().split("\n"));
+    await printLines(printSchema(role).trimEnd().split("\n"));
   },
 });
 

@@ -11,13 +11,12 @@ import tls from "node:tls";
 import { clock } from "../clock.ts";
 import { escapeControls } from "../core/text.ts";
 import {
-  type Candidate,
+  type DatabaseHost,
   type DatabaseTarget,
   formatHost,
   isSocketFolder,
   type TlsRule,
 } from "./database-url.ts";
-import { guard } from "./wire.ts";
 
 // biome-ignore-start lint/suspicious/noExplicitAny: the driver's own types are not needed to use it
 /** What the store needs of the package `pg`, version 8.23 or later. */
@@ -28,8 +27,6 @@ export interface PgModule {
 
 /** What the store uses of a `Client` of that package. */
 export interface PgClient {
-  readonly user: string;
-  readonly database: string;
   /** Whether it asks for binary values. */
   binary: boolean;
   /** What it logs in with, and its limits on statements. */
@@ -50,17 +47,7 @@ export interface PgClient {
 export type Rows = readonly (readonly (string | null)[])[];
 
 /** A password, or a function that returns it for each new connection, because it may change. */
-export type PasswordSource =
-  | string
-  | ((login: DatabaseLogin) => string | undefined | Promise<string | undefined>);
-
-/** What a new connection logs in as, and where. */
-export interface DatabaseLogin {
-  readonly host: string;
-  readonly port: number;
-  readonly database: string;
-  readonly user: string;
-}
+export type PasswordSource = string | (() => string | undefined | Promise<string | undefined>);
 
 /**
  * The failure of a statement or a connection. Without `sqlstate` the server has reported nothing,
@@ -109,7 +96,7 @@ const TEXT_TYPES = { getTypeParser: () => (text: string) => text };
 
 /** @internal */
 export class Connection {
-  readonly candidate: Candidate;
+  readonly host: DatabaseHost;
   isOpen = true;
   /** When the statement under way was sent, by the monotonic clock. */
   busySince: number | undefined;
@@ -118,10 +105,10 @@ export class Connection {
   /** What the server has warned of, about the commit of the statement under way. */
   #doubt: string | undefined;
 
-  private constructor(client: PgClient, socket: net.Socket, candidate: Candidate) {
+  private constructor(client: PgClient, socket: net.Socket, host: DatabaseHost) {
     this.#client = client;
     this.#socket = socket;
-    this.candidate = candidate;
+    this.host = host;
     client.on("notice", (notice) => {
       if (isDoubt(notice)) this.#doubt = String(notice.message);
     });
@@ -138,35 +125,31 @@ export class Connection {
   static async open(
     pg: PgModule,
     target: DatabaseTarget,
-    candidate: Candidate,
+    host: DatabaseHost,
     { password, limitMs }: { password: PasswordSource | undefined; limitMs: number },
   ): Promise<Connection> {
-    const { host, address, port } = candidate;
+    const { host: name, port } = host;
     const socket = new net.Socket();
-    const ssl = tlsOptions(target.tls, candidate);
+    const ssl = tlsOptions(target.tls, host);
     const config = {
-      host: address,
+      host: name,
       port,
       user: target.user,
       database: target.database,
       password: async () => {
-        const login = { host, port, database: client.database, user: client.user };
-        const given = typeof password === "function" ? () => password(login) : () => password;
+        const given = typeof password === "function" ? password : () => password;
         const found = target.password ?? (await given());
         if (found) return found;
         throw new Error("the server asks for a password, and none is given");
       },
-      options: target.options,
-      application_name: target.applicationName,
+      application_name: "plant-store",
       ssl,
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000,
     };
     const client = makeClient(pg, config, socket);
     client.on("error", () => socket.destroy()); // also between two statements
-    if (!ssl) guard(socket);
-    client.connection.on("sslconnect", () => guard(client.connection.stream));
-    if (!isSocketFolder(host) && !target.tls.mode.startsWith("verify-")) {
+    if (!isSocketFolder(name) && !target.tls.mode.startsWith("verify-")) {
       // A server that is not authenticated would learn the password, or a digest that is as good.
       const refuse = () => socket.destroy(new Error(EXPOSED_PASSWORD));
       client.connection.on("authenticationCleartextPassword", refuse);
@@ -176,10 +159,10 @@ export class Connection {
     const timer = clock.setTimeout(() => socket.destroy(late), limitMs);
     try {
       await client.connect();
-      return new Connection(client, socket, candidate);
+      return new Connection(client, socket, host);
     } catch (cause) {
       socket.destroy();
-      throw toFault(`Cannot connect to "${formatHost(candidate)}"`, cause);
+      throw toFault(`Cannot connect to "${formatHost(host)}"`, cause);
     } finally {
       clock.clearTimeout(timer);
     }
@@ -204,7 +187,7 @@ export class Connection {
       throw new DatabaseFault(`The outcome is unknown: ${doubt}`);
     } catch (cause) {
       if (cause instanceof DatabaseFault) throw cause;
-      throw toFault(`A statement failed on "${formatHost(this.candidate)}"`, cause);
+      throw toFault(`A statement failed on "${formatHost(this.host)}"`, cause);
     } finally {
       this.busySince = undefined;
     }
@@ -242,7 +225,7 @@ export function makeClient(
   if (client.connection?.stream !== socket) throw new TypeError(WRONG_DRIVER);
   client.binary = false;
   Object.assign(client.connectionParameters, {
-    options: config.options,
+    options: undefined,
     replication: undefined,
     statement_timeout: 0,
     lock_timeout: 0,
@@ -272,7 +255,7 @@ function toFault(what: string, cause: unknown): DatabaseFault {
   return new DatabaseFault(`${what}: ${message}`, severity === undefined ? undefined : code, cause);
 }
 
-function tlsOptions({ mode, ca }: TlsRule, { host }: Candidate): tls.ConnectionOptions | false {
+function tlsOptions({ mode, ca }: TlsRule, { host }: DatabaseHost): tls.ConnectionOptions | false {
   if (mode === "disable" || isSocketFolder(host)) return false;
   return {
     ca,

@@ -16,9 +16,6 @@ export interface DatabaseTarget {
   readonly user: string | undefined;
   readonly password: string | undefined;
   readonly database: string | undefined;
-  readonly applicationName: string;
-  /** Settings of the session, as libpq's parameter `options` has them. */
-  readonly options: string | undefined;
 }
 
 /** @internal */
@@ -26,12 +23,6 @@ export interface DatabaseHost {
   /** A name, as in a certificate, an IP address, or the folder of a Unix socket. */
   readonly host: string;
   readonly port: number;
-}
-
-/** One address of a host. @internal */
-export interface Candidate extends DatabaseHost {
-  /** What the name was resolved to, or the folder of a Unix socket. */
-  readonly address: string;
 }
 
 /** @internal */
@@ -47,13 +38,13 @@ const TLS_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
 /** @internal */
 export type TlsMode = (typeof TLS_MODES)[number];
 
-const SESSIONS = ["read-write", "primary"] as const;
+/** The last three change nothing here, but psql shares the URL. */
 const PARAMETERS = [
-  "application_name",
-  "options",
   "sslmode",
   "sslrootcert",
   "target_session_attrs",
+  "channel_binding",
+  "connect_timeout",
 ] as const;
 type Parameters = Partial<Record<(typeof PARAMETERS)[number], string>>;
 
@@ -95,15 +86,12 @@ function readTarget(urls: readonly URL[]): DatabaseTarget {
   if (unknown !== undefined) {
     throw fault(`unknown parameter "${unknown}"; known are ${PARAMETERS.join(", ")}`);
   }
-  oneOf(SESSIONS, parameters, "target_session_attrs");
   return {
     hosts,
     tls: readTlsRule(parameters, hosts),
     user: decodeURIComponent(url.username) || undefined,
     password: decodeURIComponent(url.password) || undefined,
     database: decodeURIComponent(url.pathname.slice(1)) || undefined,
-    applicationName: parameters.application_name ?? "plant-store",
-    options: parameters.options,
   };
 }
 
@@ -121,7 +109,7 @@ export function formatHost({ host, port }: DatabaseHost): string {
 function readTlsRule(parameters: Parameters, hosts: readonly DatabaseHost[]): TlsRule {
   const { sslrootcert: path } = parameters;
   const byDefault = hosts.every(isLocal) ? "disable" : "verify-full";
-  const mode = oneOf(TLS_MODES, parameters, "sslmode") ?? byDefault;
+  const mode = readMode(parameters.sslmode) ?? byDefault;
   return {
     // As in libpq, a certificate that is given is used.
     mode: mode === "require" && path !== undefined ? "verify-ca" : mode,
@@ -142,15 +130,10 @@ function isLocal({ host }: DatabaseHost): boolean {
   return isSocketFolder(host) || host === "localhost" || host === "::1" || /^127\./.test(host);
 }
 
-function oneOf<const Word extends string>(
-  words: readonly Word[],
-  parameters: Parameters,
-  name: keyof Parameters,
-): Word | undefined {
-  const text = parameters[name];
-  const word = words.find((candidate) => candidate === text);
-  if (word !== undefined || text === undefined) return word;
-  throw fault(`${name}: expected ${words.join(", ")}, got "${text}"`);
+function readMode(text: string | undefined): TlsMode | undefined {
+  const mode = TLS_MODES.find((candidate) => candidate === text);
+  if (mode !== undefined || text === undefined) return mode;
+  throw fault(`sslmode: expected ${TLS_MODES.join(", ")}, got "${text}"`);
 }
 
 function fault(message: string): RangeError {

@@ -11,7 +11,6 @@
  * up. A host of a lower timeline than one that was seen is never used again, nor is one of two that
  * neither has replaced, a database of another store, or one whose settings lose what was committed.
  */
-import dns from "node:dns/promises";
 import { setMaxListeners } from "node:events";
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
@@ -28,14 +27,12 @@ import {
   type Rows,
 } from "./connection.ts";
 import {
-  type Candidate,
   type DatabaseHost,
   type DatabaseTarget,
   formatHost,
-  isSocketFolder,
   parseDatabaseUrl,
 } from "./database-url.ts";
-import { type Inspection, Inspector } from "./inspection.ts";
+import { type Inspection, inspect } from "./inspection.ts";
 import { awaitStandbys, STARTED_AT } from "./standby-proof.ts";
 
 export interface DatabaseOptions {
@@ -54,7 +51,7 @@ const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
 /** A look that begins so long after a statement was sent counts it as long, if it is still under way. */
 const SEEN_AFTER_MS = 1500;
-/** By then two fresh connections were tried, the second after resolving the names again. */
+/** By then two fresh connections were tried. */
 const FAILED_LOOKS_MAX = 2;
 /** The SQLSTATE of a host that has no room for another connection. */
 const NO_ROOM = "53300";
@@ -83,10 +80,10 @@ export class Database {
   readonly #options: DatabaseOptions;
   readonly #connections = new Set<Connection>();
   readonly #closing = new AbortController();
-  #inUse: Candidate | undefined;
+  #inUse: DatabaseHost | undefined;
   /** The host that was used last. */
-  #last: Candidate | undefined;
-  #search: Promise<Candidate> | undefined;
+  #last: DatabaseHost | undefined;
+  #search: Promise<DatabaseHost> | undefined;
   readonly #retries = new Map<string, number>();
   #failedSearches = 0;
   #awaySince: number | undefined;
@@ -97,12 +94,12 @@ export class Database {
   /** When the newest good look began. */
   #lookedAt: Moment = { steadyMs: clock.steadyMs(), wallMs: clock.wallMs() };
   #failedLooks = 0;
-  readonly #inspector = new Inspector();
   /** The id of the store that was found first: no other is used. */
   #store: string | undefined;
   /** The highest timeline that was seen: a host on a lower one was replaced, and is not used. */
   #timeline = 0;
-  #warned: readonly string[] = [];
+  /** The warning about the standby that was published last. */
+  #warned: string | undefined;
   #lastRefused: string | undefined;
 
   private constructor(options: DatabaseOptions, deadlineMs: number) {
@@ -138,6 +135,10 @@ export class Database {
     return this.#awaySince !== undefined;
   }
 
+  get #isConnected(): boolean {
+    return [...this.#connections].some(({ isOpen }) => isOpen);
+  }
+
   get isClosed(): boolean {
     return this.#closing.signal.aborted;
   }
@@ -146,8 +147,8 @@ export class Database {
     return {
       host: this.#inUse && formatHost(this.#inUse),
       connections: [...this.#connections].filter(({ isOpen }) => isOpen).length,
-      isSynchronous: this.inspection && this.inspection.unsynchronized === undefined,
       retries: this.#retries,
+      isSynchronous: this.inspection && this.inspection.unsynchronized === undefined,
     };
   }
 
@@ -223,14 +224,16 @@ export class Database {
   }
 
   /** Joins the search under way, if any. After a refusal the other hosts are waited for. */
-  #seek(silentMs = this.refusal === undefined ? SILENT_MS : CONNECT_LIMIT_MS): Promise<Candidate> {
+  #seek(
+    silentMs = this.refusal === undefined ? SILENT_MS : CONNECT_LIMIT_MS,
+  ): Promise<DatabaseHost> {
     this.#search ??= this.#find(silentMs).finally(() => {
       this.#search = undefined;
     });
     return this.#search;
   }
 
-  async #openInUse(candidate: Candidate): Promise<Connection> {
+  async #openInUse(candidate: DatabaseHost): Promise<Connection> {
     const { connection, found } = await this.#open(candidate);
     // Looks see only what becomes of the host in use.
     if (this.#inUse === undefined || !isSame(this.#inUse, candidate)) {
@@ -241,8 +244,8 @@ export class Database {
     return connection;
   }
 
-  /** Asks every address of every host at once, and takes the one of the highest timeline. */
-  async #find(silentMs: number): Promise<Candidate> {
+  /** Asks every host at once, and takes the one of the highest timeline. */
+  async #find(silentMs: number): Promise<DatabaseHost> {
     // Servers that lost the database together must not return together.
     const longest = Math.min(BACKOFF_MS * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
     if (this.#failedSearches > 0)
@@ -250,7 +253,7 @@ export class Database {
     const hosts: Host[] = []; // in the order of the URL, without those that have not answered
     const last = this.#last;
     let full: DatabaseFault | undefined;
-    const asked = (await this.#resolve()).map(async (candidate, at) => {
+    const asked = this.#target.hosts.map(async (candidate, at) => {
       try {
         hosts[at] = { candidate, found: await this.#ask(candidate) };
       } catch (fault) {
@@ -271,7 +274,7 @@ export class Database {
       this.#inUse = candidate;
       this.#last = candidate;
       this.#failedSearches = 0;
-      for (const each of this.#connections) if (!isSame(each.candidate, candidate)) each.destroy();
+      for (const each of this.#connections) if (!isSame(each.host, candidate)) each.destroy();
       return candidate;
     } catch (cause) {
       this.#failedSearches++;
@@ -289,18 +292,11 @@ export class Database {
     // While one of the hosts may still come back, what the others answer decides nothing.
     const [first] = deciding;
     if (first !== undefined && deciding.every(isFinal)) return unfit ?? first;
-    const names = this.#target.hosts.map(({ host }) => `"${host}"`).join(", ");
-    const unknown = `Cannot find an address of ${names}: check the URL and the name server`;
-    const reasons = [...new Set(faults.map(({ message }) => message))];
-    return new DatabaseFault(reasons.join("; ") || unknown);
-  }
-
-  async #resolve(): Promise<Candidate[]> {
-    return (await Promise.all(this.#target.hosts.map(resolveHost))).flat();
+    return new DatabaseFault([...new Set(faults.map(({ message }) => message))].join("; "));
   }
 
   /** @throws DatabaseFault if the host does not accept writes, or must not be used. */
-  async #ask(candidate: Candidate): Promise<Inspection> {
+  async #ask(candidate: DatabaseHost): Promise<Inspection> {
     const { connection, found } = await this.#open(candidate);
     void connection.close();
     return found;
@@ -310,7 +306,7 @@ export class Database {
   async #isReplaced(): Promise<boolean> {
     const inUse = this.#inUse;
     if (inUse === undefined) return false;
-    const others = (await this.#resolve()).filter((candidate) => !isSame(candidate, inUse));
+    const others = this.#target.hosts.filter((candidate) => !isSame(candidate, inUse));
     const asked = await Promise.allSettled(others.map((candidate) => this.#ask(candidate)));
     const own = this.inspection;
     return asked.some(
@@ -319,7 +315,7 @@ export class Database {
   }
 
   /** Connects, and judges the database there. */
-  async #open(candidate: Candidate): Promise<{ connection: Connection; found: Inspection }> {
+  async #open(candidate: DatabaseHost): Promise<{ connection: Connection; found: Inspection }> {
     if (this.isClosed) throw closedFault();
     const deadline = clock.steadyMs() + CONNECT_LIMIT_MS;
     const { pg, password } = this.#options;
@@ -342,9 +338,9 @@ export class Database {
 
   /** @throws DatabaseFault if the database does not answer in time, UnfitFault if it is unfit. */
   async #inspect(connection: Connection, limitMs: number): Promise<Inspection> {
-    const label = formatHost(connection.candidate);
+    const label = formatHost(connection.host);
     const timer = clock.setTimeout(() => connection.destroy(), limitMs);
-    const inspecting = this.#inspector.inspect(connection);
+    const inspecting = inspect(connection);
     const found = await inspecting.finally(() => clock.clearTimeout(timer));
     if (found.isInRecovery) throw new StandbyFault(`"${label}" is a standby`);
     const { store, refusal = this.#options.requireSync ? found.unprovable : undefined } = found;
@@ -370,7 +366,7 @@ export class Database {
   }
 
   /** Takes what was found at the host in use. @throws DatabaseFault if a required standby is missing. */
-  #note(candidate: Candidate, found: Inspection): void {
+  #note(candidate: DatabaseHost, found: Inspection): void {
     const label = formatHost(candidate);
     this.#store ??= found.store;
     this.#timeline = Math.max(this.#timeline, found.timeline);
@@ -379,10 +375,11 @@ export class Database {
       this.#closeAll(); // a standby may come back within the deadline
       throw new DatabaseFault(`"${label}" cannot be used: ${found.unsynchronized}`);
     }
-    for (const warning of found.warnings) {
-      if (!this.#warned.includes(warning)) publishWarning(`The database on "${label}": ${warning}`);
+    const { unsynchronized } = found;
+    if (unsynchronized !== undefined && unsynchronized !== this.#warned) {
+      publishWarning(`The database on "${label}": ${unsynchronized}`);
     }
-    this.#warned = found.warnings;
+    this.#warned = unsynchronized;
   }
 
   /**
@@ -441,7 +438,7 @@ export class Database {
     const lookedAt = { steadyMs: began, wallMs: clock.wallMs() };
     try {
       if (!this.#looker?.isOpen) this.#looker = await this.connect();
-      else this.#note(this.#looker.candidate, await this.#inspect(this.#looker, LOOK_LIMIT_MS));
+      else this.#note(this.#looker.host, await this.#inspect(this.#looker, LOOK_LIMIT_MS));
     } catch (cause) {
       this.#looker?.destroy();
       // Not known any more.
@@ -486,7 +483,7 @@ export class Database {
     if (fault instanceof UnfitFault) {
       if (this.refusal !== message) publishWarning(message);
       this.refusal = message;
-    } else if (this.#awaySince === undefined && this.state().connections === 0) {
+    } else if (this.#awaySince === undefined && !this.#isConnected) {
       this.#awaySince = clock.steadyMs();
       publishWarning("Lost the database: requests wait for it until their deadline", fault);
     }
@@ -509,7 +506,7 @@ class StandbyFault extends DatabaseFault {}
 
 /** A host that accepts writes. */
 interface Host {
-  readonly candidate: Candidate;
+  readonly candidate: DatabaseHost;
   readonly found: Inspection;
   /** Why it must not be used. */
   readonly fault?: UnfitFault;
@@ -518,7 +515,7 @@ interface Host {
 /**
  * The host of the highest timeline, of several the first.
  *
- * @throws UnfitFault if it must not be used, or another host accepts writes that it has not replaced.
+ * @throws UnfitFault if it must not be used, or another host of its timeline accepts writes.
  */
 function chooseHost(hosts: readonly Host[]): Host {
   const [best, ...others] = hosts.toSorted(
@@ -526,14 +523,12 @@ function chooseHost(hosts: readonly Host[]): Host {
   );
   if (best === undefined) throw new DatabaseFault("No host accepts writes");
   if (best.fault !== undefined) throw best.fault;
-  const { timeline, store } = best.found;
+  const { timeline } = best.found;
   for (const { candidate, found } of others) {
-    const isTwin = found.timeline === timeline && !isSameServer(found, best.found);
-    if (found.store === undefined || (found.store === store && !isTwin)) continue;
+    if (found.timeline < timeline || isSameServer(found, best.found)) continue;
     throw new UnfitFault(
       formatHost(best.candidate),
-      `"${formatHost(candidate)}" accepts writes, too, and neither follows the other (timelines ` +
-        `${timeline} and ${found.timeline}, stores ${store} and ${found.store}): stop the one that ` +
+      `"${formatHost(candidate)}" accepts writes on the same timeline (${timeline}): stop the one that ` +
         "must not be used, or remove it from the URL",
     );
   }
@@ -645,16 +640,6 @@ export function closedFault(): DatabaseFault {
   return new DatabaseFault("The store was closed");
 }
 
-function isSame(a: Candidate, b: Candidate): boolean {
-  return a.address === b.address && a.port === b.port;
-}
-
-/** Every address of a host: one name may lead to a primary and its standbys. */
-async function resolveHost({ host, port }: DatabaseHost): Promise<Candidate[]> {
-  if (isSocketFolder(host)) return [{ host, address: host, port }];
-  const addresses = dns.lookup(host, { all: true }).catch(() => []);
-  const limit = new Promise<[]>((resolve) => {
-    clock.setTimeout(() => resolve([]), CONNECT_LIMIT_MS).unref();
-  });
-  return (await Promise.race([addresses, limit])).map(({ address }) => ({ host, address, port }));
+function isSame(a: DatabaseHost, b: DatabaseHost): boolean {
+  return a.host === b.host && a.port === b.port;
 }

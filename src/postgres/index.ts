@@ -1,16 +1,15 @@
 /**
- * Plants and tokens in a database that speaks PostgreSQL's protocol, for the same listener as the
- * file store: `plant-store/postgres`. The driver is the program's own (`npm install pg`). Importing
- * this does nothing.
+ * Plants and tokens in PostgreSQL, for the same listener as the file store: `plant-store/postgres`.
+ * The driver is the program's own (`npm install pg`). Importing this does nothing.
  */
 
 /// <reference types="node" preserve="true" />
 export type { NewToken, TokenRecord } from "../core/token.ts";
-export type { DatabaseLogin, PasswordSource, PgClient, PgModule } from "./connection.ts";
+export type { PasswordSource, PgClient, PgModule } from "./connection.ts";
 export type { DatabaseOptions } from "./database.ts";
 export { PostgresPlants, type PostgresPlantsOptions } from "./postgres-plants.ts";
 export { PostgresTokens } from "./postgres-tokens.ts";
-export { type DatabaseEngine, printSchema } from "./schema.ts";
+export { printSchema } from "./schema.ts";
 export {
   createFirstToken,
   createToken,

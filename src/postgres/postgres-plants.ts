@@ -5,7 +5,7 @@
  * may show a plant whose create was not answered yet. Every call ends within the deadline. Lists are
  * in order of id: a plant that was durable when its list began is in it once.
  */
-import { clock, eachUntilAborted, untilAborted } from "../clock.ts";
+import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import {
@@ -22,7 +22,6 @@ import type {
   ListOptions,
   PlantService,
   StoreStatus,
-  WaitOptions,
 } from "../core/services.ts";
 import { defaultBudget } from "../memory.ts";
 import { BatchWriter, type WriterOptions } from "./batch-writer.ts";
@@ -109,16 +108,13 @@ export class PostgresPlants implements PlantService {
     return { plants: this.database.inspection?.plants, queueBytes: this.#writer.queuedBytes };
   }
 
-  async create(given: NewPlant, { signal }: WaitOptions = {}): Promise<CreateOutcome> {
-    // Not `this.create`: an override would run twice.
-    if (signal) return untilAborted(signal, PostgresPlants.prototype.create.bind(this, given));
+  async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validateNewPlant(given);
     this.#assertUsable();
     return this.#writer.create(plant);
   }
 
-  async get(id: bigint, { signal }: WaitOptions = {}): Promise<NewPlant | undefined> {
-    if (signal) return untilAborted(signal, PostgresPlants.prototype.get.bind(this, id));
+  async get(id: bigint): Promise<NewPlant | undefined> {
     assertInt64(id);
     this.#assertUsable();
     const reading = new Promise<NewPlant | undefined>((resolve, reject) => {
@@ -133,9 +129,8 @@ export class PostgresPlants implements PlantService {
   }
 
   /** In order of id. */
-  list({ after, signal }: ListOptions & WaitOptions = {}): AsyncGenerator<NewPlant> {
-    const plants = decodePages(this.#pages({ after }));
-    return signal === undefined ? plants : eachUntilAborted(signal, plants);
+  list({ after }: ListOptions = {}): AsyncGenerator<NewPlant> {
+    return decodePages(this.#pages({ after }));
   }
 
   /** Accepts no more calls, waits for those in progress, at most until their deadline, and logs out. */

@@ -16,48 +16,13 @@ import type { Rows } from "./connection.ts";
 /** @internal */
 export const SCHEMA_VERSION = 1;
 
-/** The engines that `printSchema` has SQL for. */
-export type DatabaseEngine = "postgresql" | "citus";
-
 /** The tables, as an array of their object identifiers in SQL. @internal */
 export const TABLES =
   "'{plant_store.plants,plant_store.plant_tokens,plant_store.plant_leases,plant_store.plant_schema}'::pg_catalog.regclass[]";
 
-/**
- * The rights `x` that an owner gave others: on the schema, its tables and their columns, and on the
- * schemas of the search path; each with the statement that revokes it, on tables with all the others;
- * what a role has passed on is revoked with its right to do so.
- *
- * @internal
- */
-export const RIGHTS = `(SELECT o.schema, o.target, r.privilege_type AS privilege, r.grantee AS role,
-    pg_catalog.format(CASE WHEN r.grantor OPERATOR(pg_catalog.=) o.owner THEN 'REVOKE %s ON %s FROM %s CASCADE;'
-      ELSE 'REVOKE GRANT OPTION FOR %s ON %s FROM %4$s CASCADE;' END, coalesce(o.rights, r.privilege_type), o.target,
-      CASE WHEN r.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE r.grantee::pg_catalog.regrole::pg_catalog.text END,
-      r.grantor::pg_catalog.regrole) AS revoke
-  FROM (SELECT n.nspname AS schema, pg_catalog.format('SCHEMA %I', n.nspname) AS target, NULL AS rights, n.nspowner AS owner,
-      n.nspacl AS acl
-    FROM pg_catalog.pg_namespace n
-    WHERE n.nspname OPERATOR(pg_catalog.=) ANY (pg_catalog.array_append(pg_catalog.current_schemas(false), 'plant_store'))
-    UNION ALL SELECT 'plant_store', pg_catalog.concat('plant_store.', t.relname), 'ALL', t.relowner, u.acl
-    FROM pg_catalog.pg_class t, LATERAL (SELECT t.relacl UNION ALL SELECT a.attacl
-      FROM pg_catalog.pg_attribute a WHERE a.attrelid OPERATOR(pg_catalog.=) t.oid) u (acl)
-    WHERE t.oid OPERATOR(pg_catalog.=) ANY (${TABLES})) o, pg_catalog.aclexplode(o.acl) r
-  WHERE r.grantee OPERATOR(pg_catalog.<>) r.grantor) x`;
-
 const MAKE_TABLES = `-- So that every name below is one of PostgreSQL, whatever other roles have created.
 SET LOCAL search_path = pg_catalog, pg_temp;
-DO $do$ BEGIN
-  IF NOT (SELECT pg_has_role(current_user, datdba, 'MEMBER') FROM pg_database WHERE datname = current_database()) THEN
-    RAISE 'The servers would refuse tables of %, which does not own the database; a superuser should run: ALTER DATABASE % OWNER TO %;',
-      current_user, quote_ident(current_database()), quote_ident(current_user);
-  END IF;
-  IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'plant_store' AND pg_get_userbyid(nspowner) <> current_user) THEN
-    RAISE 'The schema plant_store belongs to %, which can read, forge and remove all in it: run this as that role, or drop the schema',
-      (SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'plant_store') USING ERRCODE = 'duplicate_schema';
-  END IF;
-  CREATE SCHEMA plant_store;
-END $do$;
+CREATE SCHEMA plant_store;
 
 CREATE TABLE plant_store.plants (
   id bigint PRIMARY KEY,
@@ -78,13 +43,11 @@ CREATE TABLE plant_store.plant_tokens (
 -- A server that can still write here is asking the primary.
 CREATE TABLE plant_store.plant_leases (slot integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
 
--- One row. Every change of the tokens gives tokens_version another random number; servers is the role that
--- may write here besides the owner.
+-- One row. Every change of the tokens gives tokens_version another random number.
 CREATE TABLE plant_store.plant_schema (
   version integer NOT NULL,
   store uuid NOT NULL,
-  tokens_version bigint NOT NULL,
-  servers text NOT NULL
+  tokens_version bigint NOT NULL
 );`;
 
 /**
@@ -94,25 +57,18 @@ CREATE TABLE plant_store.plant_schema (
  * @param role the role that the servers log in as.
  * @returns SQL for psql.
  */
-export function printSchema(engine: DatabaseEngine = "postgresql", role = "plant_store"): string {
+export function printSchema(role = "plant_store"): string {
   const name = `"${role.replaceAll('"', '""')}"`;
   const text = `'${role.replaceAll("'", "''")}'`;
   return `-- Tables of plant-store, version ${SCHEMA_VERSION}. Run once, by their owner; ${name} is the servers' role.
-${engine === "citus" ? setOnNodes(name) : ""}BEGIN;
+BEGIN;
 ${MAKE_TABLES}
--- A default, because the servers say how to make a row that was lost, and know no other role.
-ALTER TABLE plant_store.plant_schema ALTER servers SET DEFAULT ${text};
 INSERT INTO plant_store.plant_schema VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0);
 
 DO $do$
 DECLARE
-  revoke text;
   lacking text;
 BEGIN
-  -- Rights that ALTER DEFAULT PRIVILEGES has given.
-  FOR revoke IN SELECT DISTINCT x.revoke FROM ${RIGHTS} WHERE x.schema = 'plant_store' LOOP
-    EXECUTE revoke;
-  END LOOP;
   -- A table's lock is waited for before a statement's own settings count.
   SELECT string_agg(v.change, ' ') INTO lacking FROM pg_roles r, pg_database d, LATERAL (VALUES
     (0::oid, 'lock_timeout=%', $sql$ALTER ROLE ${name} SET lock_timeout = '1s';$sql$),
@@ -132,34 +88,6 @@ GRANT SELECT, INSERT, UPDATE ON plant_store.plant_leases TO ${name};
 -- Without the right to change tokens: token create, token revoke and token import log in as the owner.
 GRANT SELECT ON plant_store.plant_tokens, plant_store.plant_schema TO ${name};
 COMMIT;
-${engine === "citus" ? DISTRIBUTE : ""}`;
-}
-
-const DISTRIBUTE = `
-SELECT pg_catalog.create_distributed_table('plant_store.plants', 'id', shard_count => (SELECT
-  4 OPERATOR(pg_catalog.*) pg_catalog.count(*)::pg_catalog.int4 FROM pg_catalog.citus_get_active_worker_nodes()));
-`;
-
-/**
- * Settings of a statement do not reach workers, so the role has them there. Each part of a batch with a held
- * row waits for `lock_timeout`. A batch uses a session of a worker for each of its shards: they are few, and
- * kept open. With Citus's own prevention of deadlocks only one batch would run at a time.
- */
-function setOnNodes(role: string): string {
-  const statements = [
-    `ALTER ROLE ${role} SET lock_timeout = '20ms'`,
-    `ALTER ROLE ${role} SET synchronous_commit = 'on'`,
-    `ALTER ROLE ${role} SET citus.max_cached_conns_per_worker = 4`,
-    `ALTER ROLE ${role} SET citus.enable_deadlock_prevention = off`,
-    // A commit that a crash has interrupted holds its rows until then, by default for a minute.
-    "ALTER SYSTEM SET citus.recover_2pc_interval = '2s'",
-    "SELECT pg_catalog.pg_reload_conf()",
-  ];
-  const run = (sql: string) =>
-    `SELECT nodeid, (CASE WHEN success THEN 't' ELSE result END)::pg_catalog.bool AS success
-  FROM pg_catalog.run_command_on_all_nodes($$${sql}$$, false);`;
-  return `-- One node after the other, because workers repeat ALTER ROLE on each other. A failure is an error.
-${statements.map(run).join("\n")}
 `;
 }
 

@@ -1,8 +1,6 @@
 /**
- * The promises of the database store, tried on a database. The tests run this on a server of their own;
- * `test/postgres/run-conformance.ts` runs it on any engine and prints which promises hold.
- *
- * Each promise begins with empty tables, and is tried by the role that owns them.
+ * The promises of the database store. Each begins with empty tables, and is tried by the role that owns
+ * them.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -24,7 +22,6 @@ export class Trial {
   readonly pg: Driver;
   readonly url: string;
   readonly #open: { close(): unknown }[] = [];
-  #isClosed = false;
 
   constructor(pg: Driver, url: string) {
     this.pg = pg;
@@ -48,25 +45,15 @@ export class Trial {
     return session;
   }
 
-  /** Closes what was opened, the newest first, and what a promise that goes on opens later. */
+  /** Closes what was opened, the newest first. */
   async close(): Promise<void> {
-    this.#isClosed = true;
-    for (const each of this.#open.splice(0).reverse()) await closeSoon(each);
+    for (const each of this.#open.reverse()) await each.close();
   }
 
   #keep<T extends { close(): unknown }>(opened: T): T {
-    if (this.#isClosed) void closeSoon(opened);
-    else this.#open.push(opened);
+    this.#open.push(opened);
     return opened;
   }
-}
-
-/** A close may wait for a statement that no server answers: it is given up after the deadline of a store. */
-const CLOSE_MS = 15_000;
-
-async function closeSoon(opened: { close(): unknown }): Promise<void> {
-  const closed = Promise.resolve(opened.close()).catch(() => {});
-  await Promise.race([closed, sleep(CLOSE_MS, undefined, { ref: false })]);
 }
 
 export async function collect<T>(list: AsyncIterable<T>): Promise<T[]> {

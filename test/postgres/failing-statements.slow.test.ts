@@ -1,9 +1,8 @@
 /** Statements that fail in ways no real server can be brought to: one row, or one table, is at fault. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
-import { PostgresPlants, PostgresTokens } from "../../src/postgres/index.ts";
-import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
+import { PostgresPlants } from "../../src/postgres/index.ts";
+import { collectWarnings, TIMEOUT } from "../support/watch.ts";
 import { answerCreate, answerLook, fakeDriver, idsOf, NEVER, serverError } from "./fake-driver.ts";
 
 /** The SQLSTATE of a row that breaks a rule of the table. */
@@ -18,10 +17,6 @@ interface Behaviour {
   /** By id: the column `exact` of a row, `null` in all others. */
   readonly exact?: Readonly<Record<string, string>>;
   readonly connect?: () => Promise<void>;
-  /** The write of the lease. */
-  readonly beat?: () => void | Promise<void>;
-  /** Whether a look finds a statement that takes long. */
-  readonly hasLongStatement?: boolean;
   readonly databaseDeadlineMs?: number;
 }
 
@@ -31,8 +26,6 @@ async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlant
     create = () => undefined,
     exact = {},
     connect = async () => {},
-    beat = () => {},
-    hasLongStatement,
     databaseDeadlineMs,
   } = behaviour;
   const host = {
@@ -43,13 +36,7 @@ async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlant
         const number = values[4] ?? "";
         return answerCreate(ids, create(ids, number) ?? number, exact);
       }
-      if (text.includes("INSERT INTO plant_store.plant_leases")) {
-        await beat();
-        return [["1"]];
-      }
-      return text.includes("JOIN plant_store.plant_tokens")
-        ? [["1", null]]
-        : answerLook(false, hasLongStatement);
+      return answerLook(false);
     },
   };
   const url = "postgresql://a@127.0.0.1:1/garden";
@@ -125,66 +112,6 @@ test("a held row whose answer was lost is created, not repeated", TIMEOUT, async
   };
   const plants = await open(t, { create });
   assert.equal(await plants.create({ id: 1n, name: "Fern" }), "created");
-});
-
-test(
-  "a held row that then always fails does not keep the tokens from being followed",
-  TIMEOUT,
-  async (t) => {
-    let tries = 0;
-    let beats = 0;
-    const create = (ids: readonly string[]) => {
-      if (ids.includes("1")) throw serverError(++tries === 1 ? HELD : UNKNOWN);
-      return undefined;
-    };
-    const plants = await open(t, { create, beat: () => void beats++, databaseDeadlineMs: 1000 });
-    const tokens = await PostgresTokens.open(plants);
-    t.after(() => tokens.close());
-    void persist(plants, 1n);
-    await until("it is tried again and again", () => tries > 3);
-    const before = { tries, beats };
-    await until(
-      "looks come in between",
-      () => tries > before.tries + 3 && beats > before.beats + 3,
-    );
-  },
-);
-
-test("why the tokens cannot be followed is said once", TIMEOUT, async (t) => {
-  const warnings = collectWarnings(t);
-  let isBroken = false;
-  let beats = 0;
-  const plants = await open(t, {
-    beat() {
-      beats++;
-      if (isBroken) throw serverError(UNKNOWN);
-    },
-  });
-  const tokens = await PostgresTokens.open(plants);
-  t.after(() => tokens.close());
-  isBroken = true;
-  const reasons = () => warnings.filter(({ cause }) => String(cause).includes(UNKNOWN));
-  await until("it is said", () => reasons().length > 0);
-  const before = beats;
-  await until("more looks have failed", () => beats > before + 20);
-  assert.equal(reasons().length, 1);
-});
-
-test("a standby that is slow at every look is warned about once", TIMEOUT, async (t) => {
-  const warnings = collectWarnings(t);
-  let beats = 0;
-  const plants = await open(t, {
-    hasLongStatement: true,
-    async beat() {
-      await sleep(2200); // longer than the lease
-      beats++;
-    },
-  });
-  const tokens = await PostgresTokens.open(plants);
-  t.after(() => tokens.close());
-  await until("two looks have succeeded", () => beats === 2);
-  const reasons = warnings.filter(({ cause }) => /standby may be missing/.test(String(cause)));
-  assert.equal(reasons.length, 1);
 });
 
 test(

@@ -1,12 +1,10 @@
 /**
  * `node --import tsx test/postgres/failover.ts [--rounds N --only WORD]`: the faults of a primary and its standby, each tried N times
- * (20), and its control once: without one safeguard plants must be lost, or the trial proves nothing. Outages,
- * which last up to a minute, are tried once for every ten rounds.
+ * (20), and its control once: without one safeguard plants must be lost, or the trial proves nothing.
  */
 import { parseArgs } from "node:util";
 import { withCleanup } from "./cleanup.ts";
 import { ANSWERED_MS, type Cost, FAULTS, type Fault, tryFault } from "./faults.ts";
-import { OUTAGES } from "./outages.ts";
 import { NEEDS_POSTGRES } from "./stores.ts";
 
 const { values } = parseArgs({
@@ -40,14 +38,10 @@ function judge({ isUnnoticed, limits }: Fault, cost: Cost): string[] {
 
 let isBroken = false;
 const rounds = Number(values.rounds);
-const trials = [
-  ...Object.entries(FAULTS).map((fault) => [...fault, rounds] as const),
-  ...Object.entries(OUTAGES).map((outage) => [...outage, Math.ceil(rounds / 10)] as const),
-];
-for (const [name, fault, times] of trials) {
+for (const [name, fault] of Object.entries(FAULTS)) {
   if (!name.includes(values.only)) continue;
   console.log(`\n${name}`);
-  for (let round = 1; round <= times; round++) {
+  for (let round = 1; round <= rounds; round++) {
     const cost = await withCleanup((cleanup) => tryFault(cleanup, fault));
     const faults = judge(fault, cost);
     isBroken ||= faults.length > 0;

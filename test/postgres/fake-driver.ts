@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import type { PgModule } from "../../src/postgres/index.ts";
-import { CHECKS, INSPECT, INSPECT_SERVER, INSPECT_TABLES } from "../../src/postgres/inspection.ts";
+import { CHECKS, INSPECT, INSPECT_SERVER } from "../../src/postgres/inspection.ts";
 
 export interface Host {
   connect(): Promise<unknown>;
@@ -16,8 +16,6 @@ export interface Host {
 /** A driver for hosts by their ports. */
 export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
   class Client {
-    readonly user = "";
-    readonly database = "";
     binary = false;
     readonly connectionParameters = {};
     readonly connection;
@@ -47,11 +45,10 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
     }
 
     async query({ text, values }: { readonly text: string; readonly values: readonly string[] }) {
-      if (text === INSPECT_TABLES) return { rows: [[""]], command: "SELECT" };
       const rows = await Promise.race([this.#host.query(text, values), this.#lost]);
       if (text === INSPECT_SERVER)
-        return { rows: [(rows[0] as string[]).slice(0, 1)], command: "SELECT" };
-      if (text === INSPECT) return { rows: [(rows[0] as string[]).slice(1)], command: "SELECT" };
+        return { rows: [(rows[0] as string[]).slice(0, 2)], command: "SELECT" };
+      if (text === INSPECT) return { rows: [(rows[0] as string[]).slice(2)], command: "SELECT" };
       return { rows, command: "SELECT" };
     }
 
@@ -65,11 +62,9 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
 export const NEVER = new Promise<never>(() => {});
 
 /** What the statements of a look at a primary, or at its standby, return: each a part of this row. */
-export function answerLook(isStandby: boolean, hasLongStatement = false): unknown[] {
-  const checks = CHECKS.map(() => "f");
-  return [
-    [isStandby ? "t" : "f", "the store", "0", hasLongStatement ? "t" : "f", "f", "f", ...checks],
-  ];
+export function answerLook(isStandby: boolean): unknown[] {
+  const log = isStandby ? null : "000000010000000000000001";
+  return [[log, "1", "the store", "0", "f", "f", "f", ...CHECKS.map(() => "f")]];
 }
 
 /** The ids that a statement creates; `undefined` for any other statement. */

@@ -61,24 +61,3 @@ test(
     assert.deepEqual(new Set(await Promise.all(creates)), new Set(["created"]));
   },
 );
-
-test("if the engine has no timelines, the first host that accepts writes is used", async (t) => {
-  const { released, release } = makeLatch();
-  const first: Host = {
-    connect: () => released,
-    query: async (text, values) => answer(false, text, values),
-  };
-  const second: Host = {
-    connect: async () => {},
-    query: async (text, values) => {
-      release();
-      return answer(false, text, values);
-    },
-  };
-  const plants = await PostgresPlants.open({
-    pg: fakeDriver({ 1: first, 2: second }),
-    url: "postgresql://a@127.0.0.1:1,127.0.0.1:2/garden",
-  });
-  t.after(() => plants.close());
-  assert.equal(plants.state().host, "127.0.0.1:1");
-});
