@@ -176,9 +176,6 @@ export interface StoreStatus {
 export interface DatabaseStatus {
   /** The host in use; `undefined` while none is. */
   readonly host: string | undefined;
-  readonly connections: number;
-  /** Statements that were sent again, by the SQLSTATE of their failure; empty if it had none. */
-  readonly retries: ReadonlyMap<string, number>;
   /** Whether commits wait for a standby; `undefined` before the first look. */
   readonly isSynchronous: boolean | undefined;
   /** Milliseconds since the newest proof that this host is the primary began. */

@@ -84,7 +84,6 @@ export class Database {
   /** The host that was used last. */
   #last: DatabaseHost | undefined;
   #search: Promise<DatabaseHost> | undefined;
-  readonly #retries = new Map<string, number>();
   #failedSearches = 0;
   #awaySince: number | undefined;
   /** The connection of the looks. */
@@ -146,8 +145,6 @@ export class Database {
   state(): Omit<DatabaseStatus, "leaseAgeMs"> {
     return {
       host: this.#inUse && formatHost(this.#inUse),
-      connections: [...this.#connections].filter(({ isOpen }) => isOpen).length,
-      retries: this.#retries,
       isSynchronous: this.inspection && this.inspection.unsynchronized === undefined,
     };
   }
@@ -157,10 +154,6 @@ export class Database {
     const { message } = fault;
     if (message !== this.#lastRefused) publishWarning("The database refuses a statement", fault);
     this.#lastRefused = message;
-  }
-
-  countRetry({ sqlstate = "" }: DatabaseFault): void {
-    this.#retries.set(sqlstate, (this.#retries.get(sqlstate) ?? 0) + 1);
   }
 
   /** Ends early when the database is closed. */
@@ -620,9 +613,7 @@ export class Lane {
     if (step === "refuse") this.#database.noteRefused(fault);
     if (step === "reconnect") this.#connection?.destroy();
     else if (step !== "again") return false;
-    if (this.#database.isClosed) return false;
-    this.#database.countRetry(fault);
-    return true;
+    return !this.#database.isClosed;
   }
 }
 

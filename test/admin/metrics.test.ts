@@ -203,8 +203,6 @@ test("the documentation names every metric with its type and labels, and no othe
   admin.status.known = { plants: 7, logBytes: 400, queueBytes: 0, checkpointBytes: 300 };
   admin.status.overDatabase = {
     host: "db:5432",
-    connections: 5,
-    retries: new Map([["40001", 2]]),
     isSynchronous: true,
     leaseAgeMs: 250,
   };
