@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
-import path from "node:path";
 import { type TestContext, test } from "node:test";
 import * as library from "../src/index.ts";
 import {
@@ -17,8 +15,6 @@ import {
   type TokenVerifier,
   type VerifiedToken,
 } from "../src/index.ts";
-import { PostgresPlants } from "../src/postgres/index.ts";
-import { createTestStore } from "../src/testing.ts";
 import * as tools from "../src/tools.ts";
 import { makeFolder } from "./support/folders.ts";
 import { runModule } from "./support/run.ts";
@@ -26,31 +22,6 @@ import { serve } from "./support/serve.ts";
 import { type Answer, errorNumber, send } from "./support/service.ts";
 import { collect, readLog } from "./support/stores.ts";
 import { collectWarnings } from "./support/watch.ts";
-
-test("an unknown option is refused by its name, and nothing is opened", async (t) => {
-  const folder = path.join(makeFolder(t), "data");
-  const parts = { plants: new Shed(), tokens: { verify: () => undefined } };
-  const misspelt = { bodyByteMax: 1 } as never;
-  const calls: readonly (() => unknown)[] = [
-    () => createRequestListener({ ...parts, ...(misspelt as object) }),
-    () => PlantServer.start({ ...parts, ...(misspelt as object) }),
-    () => PlantStore.open(folder, misspelt),
-    () => createToken(folder, misspelt),
-    () => library.createFirstToken(folder, misspelt),
-    () => createTestStore(misspelt),
-    () => createTestStore({ tokens: [{ token: "a", name: "b", ...(misspelt as object) }] }),
-    () => tools.verifyLog(folder, misspelt),
-    () => tools.repairLog(folder, misspelt),
-    () => tools.backupInto(folder, folder, misspelt),
-    () => tools.importPlants(new Shed(), (async function* () {})(), misspelt),
-    () => PostgresPlants.open(misspelt),
-  ];
-  for (const call of calls) {
-    const message = "bodyByteMax: unknown option; docs/embedding.md has all";
-    await assert.rejects(async () => call(), { name: "TypeError", message }, String(call));
-  }
-  assert.equal(existsSync(folder), false);
-});
 
 test("the library exports these names and no others", () => {
   // Every name here is a promise: removing one breaks programs.
@@ -284,39 +255,7 @@ for (const [says, tokens, name] of FAULTS) {
   });
 }
 
-test("onError receives what a store throws, with the id of the answer", async (t) => {
-  const errors: [error: unknown, requestId: string | undefined][] = [];
-  const onError = (...error: (typeof errors)[0]) => errors.push(error);
-  const options = { plants: new Shed(), tokens: { verify: () => MEMBER }, onError };
-  const { url } = await serve(t, createRequestListener(options));
-  assert.equal((await post(`${url}/plants`, "x")).status, 200);
-  assert.equal((await post(`${url}/plants`, "x", "{}")).status, 400);
-  const { status, headers } = await post(`${url}/plants`, "x", '{"id":2,"name":"broken"}');
-  assert.equal(status, 500);
-  assert.deepEqual(
-    errors.map(([error, requestId]) => [String(error), requestId]),
-    [["Error: the shed at /secret/path burnt down", headers.get("x-request-id")]],
-  );
-});
-
-test("onError receives what ends a stream that has begun", async (t) => {
-  const errors: unknown[] = [];
-  const plants = new Shed();
-  plants.list = async function* () {
-    for (let id = 1n; id < 4n; id++) yield { id, name: "x".repeat(40_000) };
-    throw FAULT;
-  };
-  const tokens = { verify: () => GUEST };
-  const onError = (error: unknown) => errors.push(error);
-  const { url } = await serve(t, createRequestListener({ plants, tokens, onError }));
-  const headers = { Authorization: "Bearer x", Accept: "application/x-ndjson" };
-  const answer = await fetch(`${url}/plants`, { headers });
-  assert.equal(answer.status, 200);
-  await assert.rejects(answer.text());
-  assert.deepEqual(errors, [FAULT]);
-});
-
-test("without onError what a store throws is a warning of the process", async (t) => {
+test("without a subscriber what a store throws is a warning of the process", async (t) => {
   const warned = once(process, "warning");
   const { url } = await serve(
     t,
@@ -327,12 +266,6 @@ test("without onError what a store throws is a warning of the process", async (t
   assert.equal(warning.name, "PlantStoreWarning");
   assert.ok(warning.message.includes(headers.get("x-request-id") ?? "missing"));
   assert.match(warning.detail, /burnt down\n +at /);
-});
-
-test("an onError that is no function is a mistake of the program", () => {
-  const options = { plants: new Shed(), tokens: { verify: () => MEMBER }, onError: true };
-  // @ts-expect-error it is no function
-  assert.throws(() => createRequestListener(options), { name: "TypeError", message: /onError/ });
 });
 
 const READERS: readonly [says: string, read: (req: IncomingMessage, then: () => void) => void][] = [

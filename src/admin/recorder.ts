@@ -83,7 +83,7 @@ export class Recorder {
   }
 
   #countRequest(message: RequestMessage): void {
-    const { error, durationMs, sentBytes, operation } = message;
+    const { error, durationMs, operation } = message;
     // A stream that is cut began with a 200, but alerts must see that it failed.
     const status = message.cut ? 0 : message.status;
     const name = operation === undefined ? "none" : OPERATIONS[operation];
@@ -99,8 +99,8 @@ export class Recorder {
     const second = this.history.secondOf(now);
     const isRead = name === "get" || name === "list"; // a plant that is not there was looked for, too
     if (isRead && status > 0 && status < 500) second.reads++;
-    // An aborted request has no answer, and a stream takes as long as its client likes.
-    if (durationMs !== undefined && status !== 0 && sentBytes === undefined) {
+    // An aborted request has no answer, and a list takes as long as its client likes.
+    if (durationMs !== undefined && status !== 0 && operation !== "listPlants") {
       this.requestSeconds.observe(durationMs / 1000);
       second.requestSeconds.observe(durationMs / 1000);
     }

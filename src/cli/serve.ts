@@ -236,7 +236,6 @@ async function startServer(options: ServeOptions, parts: Parts): Promise<PlantSe
     basePath: options.basePath,
     corsOrigins: options.corsOrigin,
     trustedProxies: options.trustedProxy,
-    onError: () => {}, // the log has every failure as a warning
     connectionsMax: options.connectionsMax,
     pendingBytesMax: options.pendingBytesMax,
     pendingRequestsMax: options.pendingRequestsMax,

@@ -16,19 +16,7 @@ export interface WarningMessage {
   readonly requestId?: string | undefined;
 }
 
-/**
- * The request id of a health check. The check has no token, so it is answered 401, and nothing is published
- * about that answer. An answer to a wrong token is
- * published, because a guess must not hide behind this id.
- *
- * @internal
- */
-export const HEALTH_REQUEST_ID = "plant-store-health";
-
-/**
- * On `plant-store:request`: a request that was answered, or that broke off before. None for the 401 of a health
- * check: without a token, with the request id `plant-store-health`.
- */
+/** On `plant-store:request`: a request that was answered, or that broke off before. */
 export interface RequestMessage {
   /** `undefined` if the bytes on the connection never became a request. */
   readonly method: string | undefined;
@@ -36,8 +24,8 @@ export interface RequestMessage {
   readonly path: string | undefined;
   /**
    * The address of the peer, or the one that a trusted proxy has named (`trustedProxies`).
-   * `undefined` on a Unix socket, if the peer reset its connection before the request was read, or
-   * if the request began before the first subscription.
+   * `undefined` if the peer reset its connection before the request was read, or if the request began
+   * before the first subscription.
    */
   readonly client: string | undefined;
   /** The HTTP status; 0 if the request broke off before it was carried out. */
@@ -53,8 +41,6 @@ export interface RequestMessage {
   readonly durationMs: number | undefined;
   /** The length of the request's body; 0 if it was not read whole. */
   readonly bodyBytes: number;
-  /** What a stream of plants wrote to its connection; `undefined` for every other answer. */
-  readonly sentBytes: number | undefined;
   /** The answer's `X-Request-Id`, 1 to 64 safe characters: the client's own if that is safe. */
   readonly requestId: string;
   /** The name of an accepted token; never the token. */
@@ -128,8 +114,13 @@ export const batches = channel("plant-store:batch");
 /** @internal */
 export const drops = channel("plant-store:drop");
 
-/** Publishes on `plant-store:warning`. @internal */
+/** Publishes on `plant-store:warning`; without a subscriber it is a warning of the process. @internal */
 export function publishWarning(message: string, cause?: unknown, requestId?: string): void {
-  if (!warnings.hasSubscribers) return;
-  warnings.publish({ message, cause, requestId } satisfies WarningMessage);
+  if (warnings.hasSubscribers) {
+    warnings.publish({ message, cause, requestId } satisfies WarningMessage);
+    return;
+  }
+  const detail = cause instanceof Error ? (cause.stack ?? "") : String(cause ?? "");
+  const which = requestId === undefined ? message : `${message} (${requestId})`;
+  process.emitWarning(which, { type: "PlantStoreWarning", detail });
 }

@@ -32,8 +32,6 @@ export interface Reply {
   readonly headers: Readonly<Record<string, string>>;
   /** Text, or the bytes of text in UTF-8. */
   readonly body: string | Uint8Array;
-  /** The entity tag of a plant. */
-  readonly etag?: string;
   /** The number in an Error body. */
   readonly error?: number;
   /** The message of a 4xx. */
@@ -115,20 +113,16 @@ export function encodeReply(reply: Reply, requestId: string): string {
 }
 
 export function replyHeaders(reply: Reply, requestId: string): Record<string, string> {
-  const { headers, body, etag } = reply;
-  const all: Record<string, string> =
-    body === ""
-      ? { "Cache-Control": "no-store", "X-Request-Id": requestId, ...headers }
-      : {
-          "Content-Type": "application/json",
-          "Content-Length": `${Buffer.byteLength(body)}`,
-          "Cache-Control": "no-store",
-          "X-Content-Type-Options": "nosniff",
-          "X-Request-Id": requestId,
-          ...headers,
-        };
-  if (etag !== undefined) all.ETag = etag;
-  return all;
+  const { headers, body } = reply;
+  if (body === "") return { "Cache-Control": "no-store", "X-Request-Id": requestId, ...headers };
+  return {
+    "Content-Type": "application/json",
+    "Content-Length": `${Buffer.byteLength(body)}`,
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Request-Id": requestId,
+    ...headers,
+  };
 }
 
 /** A longer body is not worth the copies of it that a text takes. */
@@ -204,27 +198,6 @@ export interface Exchange {
   readonly notes?: Noted | undefined;
   /** Called before the body is read, if the client waits for that. */
   readonly sendContinue?: (() => void) | undefined;
-  readonly onError?: OnError;
-}
-
-/** Receives what a client is not to blame for, and the id of the answer if there is one. */
-export type OnError = (error: unknown, requestId: string | undefined) => void;
-
-/**
- * Makes a failure known for which the client is not to blame. A store reports by itself, and at most
- * once a second, that it cannot read.
- */
-export function reportFault(
-  { onError }: Exchange,
-  message: string,
-  error: unknown,
-  requestId: string | undefined,
-): void {
-  if (!(error instanceof PlantStoreError) || error.code !== "read_failed") {
-    publishWarning(message, error, requestId);
-  }
-  // Later: what it throws is not a failure of this request.
-  if (onError !== undefined) queueMicrotask(() => onError(error, requestId));
 }
 
 /**
@@ -239,14 +212,13 @@ export function answer(
   closes = false,
 ): string | undefined {
   if (res.headersSent) return undefined; // the connection's own failure was reported first
-  const rest = req.complete === false ? restBytes(req) : 0; // a stand-in has no such member
+  const rest = req.complete === false ? restBytes(req) : 0; // Fastify's inject() has no such member
   const isCutOff = rest > DISCARD_BYTES_MAX || (rest > 0 && isLastAnswer(res, req));
   if (closes || isCutOff) lingerAfterEnd({ req, res, lingering });
   const requestId = nameRequest(req);
-  const { status, headers, body, etag } = reply;
-  // A create, a plant, or a last page, whose Vary `sendAsOneText` refuses: no other 200 has just these headers.
-  const isUsual = status === 200 && (etag !== undefined || headers === NO_HEADERS);
-  const isText = isUsual && body.length <= TEXT_MAX;
+  const { status, headers, body } = reply;
+  // A create, a plant or a last page: no other 200 has just these headers.
+  const isText = status === 200 && headers === NO_HEADERS && body.length <= TEXT_MAX;
   if (!isText || !sendAsOneText(res, reply, requestId, replyHeaders)) {
     res.writeHead(status, replyHeaders(reply, requestId));
     res.end(body); // in one write with the head; Node discards a small rest by itself
@@ -259,7 +231,7 @@ export function answer(
 export function answerFailure(exchange: Exchange, error: unknown): void {
   const reply = errorReply(error);
   const requestId = answer(exchange, reply);
-  if (reply.status === 500) reportFault(exchange, "Cannot answer a request", error, requestId);
+  if (reply.status === 500) publishWarning("Cannot answer a request", error, requestId);
 }
 
 /** Publishes that a request broke off (`cut`), unless it was answered before. */
@@ -279,12 +251,10 @@ export function answerSocket(socket: Socket, reply: Reply, lingering: Lingering)
  * would reset a client that still sends.
  */
 export function lingerAfterEnd({ req, res, lingering }: Exchange): void {
-  // The socket of an HTTP/2 request is the session's, which has other streams.
-  if (req.httpVersionMajor > 1) return;
   res.setHeader("Connection", "close");
   if (ignoreFollowing(req)) req.resume();
   const { socket } = req;
-  if (typeof socket?.destroySoon !== "function") return; // Fastify's inject(), node-mocks-http
+  if (typeof socket?.destroySoon !== "function") return; // Fastify's inject()
   closeBy(socket, () => lingering.close(socket));
   // Node forgets an answered request, but a reader of its body waits for a close.
   socket.once("close", () => req.destroy());

@@ -10,7 +10,6 @@
  */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { isUint8Array } from "node:util/types";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Gate } from "../core/gate.ts";
 import { assertNumber, type NumberOptionName, type Numbers } from "../core/options.ts";
@@ -84,32 +83,23 @@ export function overloaded(): PlantStoreError {
 
 /** Calls `then` once the system has the whole answer or the client has left; at once if that is so. */
 export function afterSent(req: IncomingMessage, res: ServerResponse, then: () => void): void {
-  if (res.writableFinished || res.closed || isSent(req, res)) {
+  // Nearly every answer leaves in the turn of its end.
+  const isSent = res.writableEnded && res.socket?.writableLength === 0;
+  if (isSent || res.writableFinished || res.closed || req.socket.destroyed) {
     then();
     return;
   }
-  // A response that waits for earlier ones emits no "close" with its connection. Its request does,
-  // and also when other code has read it to its end.
+  // A response that waits for earlier ones emits no "close" with its connection, and after a CONNECT none does.
+  const { socket } = req;
   const end = () => {
     res.off("finish", end);
     res.off("close", end);
-    req.off("close", follow);
-    req.socket.off?.("close", end); // a stand-in has none
+    socket.off("close", end);
     then();
   };
-  const follow = () => {
-    if (req.socket.destroyed) end();
-    else req.socket.setMaxListeners(0).on("close", end); // as many as there are such responses
-  };
-  res.on("finish", end); // all that some stand-ins emit
+  res.on("finish", end); // all that Fastify's inject() emits
   res.on("close", end);
-  if (req.closed || req.socket.destroyed) follow();
-  else req.on("close", follow);
-}
-
-/** Nearly every answer leaves in the turn of its end. Over HTTP/2 many responses share a socket. */
-function isSent({ httpVersionMajor }: IncomingMessage, res: ServerResponse): boolean {
-  return res.writableEnded && httpVersionMajor === 1 && res.socket?.writableLength === 0;
+  socket.setMaxListeners(0).on("close", end); // as many as there are such responses
 }
 
 /**
@@ -255,12 +245,9 @@ export class BodyCollector {
    */
   add(chunk: unknown): boolean {
     if (this.#onEnd === undefined) return false;
-    if (!isUint8Array(chunk)) this.end(touchedBody());
+    if (!Buffer.isBuffer(chunk)) this.end(touchedBody());
     else if (this.#size + chunk.length > this.#bytesMax) this.end(tooLarge(this.#bytesMax));
-    // Deno's is no Buffer, and as text it would be a list of numbers.
-    else if (!this.#append(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk))) {
-      this.end(overloaded());
-    }
+    else if (!this.#append(chunk)) this.end(overloaded());
     return this.#onEnd !== undefined;
   }
 

@@ -39,8 +39,7 @@ const WAITING_BYTES_MAX = 64 * 1024;
 /** Each unanswered request holds about 6 KiB, and a packet of 64 KiB may hold two thousand of them. */
 const UNANSWERED_MAX = 1000;
 
-type ConnectionTimes = Numbers &
-  Readonly<{ stallTimeoutMs?: number | undefined; connectionCheckIntervalMs?: number | undefined }>;
+type ConnectionTimes = Numbers & { readonly stallTimeoutMs?: number };
 
 /** What carries the requests of a server out, and whose requests those on a connection are. */
 type Handler = Pick<Listener, "handle" | "refuse" | "refuseBytes" | "lingering"> &
@@ -75,7 +74,6 @@ export class Connections {
   readonly #connections = new Map<Socket, Connection>();
   /** Lent to requests that wait, on all connections: thousands of clients may each send ten ahead. */
   readonly #waitingBudget = new Budget();
-  readonly #lookMs: number;
   #looking: NodeJS.Timeout | undefined;
   /** Every answer closes its connection. */
   #isClosing = false;
@@ -94,7 +92,6 @@ export class Connections {
       idleMs: readNumber(options, "keepAliveTimeoutMs"),
       stallMs: options.stallTimeoutMs ?? STALL_MS,
     };
-    this.#lookMs = options.connectionCheckIntervalMs ?? CONNECTION_CHECK_MS;
   }
 
   /** Takes over the connections of a server, and looks at them while it listens. */
@@ -108,11 +105,6 @@ export class Connections {
     server.on("checkExpectation", this.#handle);
     server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
       this.#handle(req, res, () => res.writeContinue());
-    });
-    server.on("connect", (_req, socket: Socket) => {
-      socket.on("error", () => {}); // Node has let go of it
-      const fault = { code: "HPE_INVALID_METHOD", reason: "this server opens no tunnels" };
-      this.refuse(socket, Object.assign(new Error(), fault)); // as its parser reports one
     });
     server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
       this.refuse(socket as Socket, error);
@@ -148,7 +140,7 @@ export class Connections {
       req.resume();
       return;
     }
-    const head = readHead(req, true);
+    const head = readHead(req);
     const hasRoom = connection.begin(res, head.bytes);
     if (this.#isClosing) closeAfter(res);
     const fault = hasRoom ? head.fault : overloaded();
@@ -185,7 +177,7 @@ export class Connections {
   }
 
   /** Looks at every connection again and again. */
-  #startLooking(lookMs = this.#lookMs): void {
+  #startLooking(lookMs = CONNECTION_CHECK_MS): void {
     clearInterval(this.#looking);
     // After the poll phase: what has arrived by now is read first.
     this.#looking = setInterval(() => setImmediate(() => this.#look()), lookMs).unref();
@@ -219,7 +211,7 @@ export class Connections {
     this.#startLooking(DRAIN_LOOK_MS);
   }
 
-  /** Cuts every connection: Node's server waits even for those of CONNECT, which it let go of. */
+  /** Cuts every connection. */
   cutAll(): void {
     for (const socket of this.#connections.keys()) socket.destroy();
   }
@@ -252,7 +244,6 @@ export class Connection {
     this.#socket = socket;
     this.#limits = limits;
     this.#lend = lend;
-    socket.on("timeout", () => socket.destroy()); // Node does, but not after CONNECT
   }
 
   /**

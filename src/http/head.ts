@@ -18,7 +18,6 @@ import { NO_TOKEN } from "./body.ts";
 /** `uri-host [":" port]`, RFC 9110 section 7.2; empty for a target without an authority. */
 const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/;
 
-const SPACE = 0x20;
 const DIGITS = /^[0-9]+$/;
 
 /** A request with more headers is refused: each takes memory while the request waits. */
@@ -38,7 +37,7 @@ const SEVERAL: unique symbol = Symbol("several");
 
 /** What the raw headers of a request say. */
 export interface Head {
-  /** Why the request must not be carried out. */
+  /** Why our own server must not carry the request out. */
   readonly fault: PlantStoreError | undefined;
   readonly authorization: HeaderValue;
   readonly contentType: HeaderValue;
@@ -49,21 +48,18 @@ export interface Head {
 /**
  * Reads a head in one pass without lists (measured: 4 % of creates at 64 connections). HTTP/1.1 needs exactly
  * one valid Host (RFC 9112 section 3.2), and a body exactly one end: a length or chunks, not both, and no
- * coding that we do not know (section 6). An adapter has no raw headers.
- *
- * @param isOurs false in another server, whose parser may be lenient (`insecureHTTPParser`): only what makes
- * the end of the body doubtful is a fault then. HTTP/2 has frames.
+ * coding that we do not know (section 6).
  */
-export function readHead(req: IncomingMessage, isOurs: boolean): Head {
-  const { httpVersion, rawHeaders = [], url = "" } = req;
+export function readHead(req: IncomingMessage): Head {
+  const { httpVersion, rawHeaders, url = "" } = req;
   let authorization: HeaderValue;
   let contentType: HeaderValue;
   let bytes = REQUEST_BYTES + (HEADER_BYTES / 2) * rawHeaders.length + url.length;
   let fault: PlantStoreError | undefined;
-  if (isOurs && rawHeaders.length > 2 * HEADERS_MAX) {
+  if (rawHeaders.length > 2 * HEADERS_MAX) {
     const message = `headers: expected at most ${HEADERS_MAX} of them, got more`;
     fault = new PlantStoreError("header_too_large", message);
-  } else if (isOurs && httpVersion !== "1.1" && httpVersion !== "1.0") {
+  } else if (httpVersion !== "1.1" && httpVersion !== "1.0") {
     fault = badRequest(`HTTP: expected version 1.1 or 1.0, got ${httpVersion}`);
   }
   let hosts = 0;
@@ -72,10 +68,7 @@ export function readHead(req: IncomingMessage, isOurs: boolean): Head {
     const name = (rawHeaders[at] as string).toLowerCase();
     const value = rawHeaders[at + 1] as string;
     bytes += name.length + value.length;
-    // A lenient parser leaves the space before a colon in the name (RFC 9112 section 5.1).
-    if (name.charCodeAt(name.length - 1) <= SPACE) {
-      fault ??= badRequest("headers: expected no space before a colon");
-    } else if (name === "host") {
+    if (name === "host") {
       hosts += HOST.test(value) ? 1 : 2;
     } else if (name === "authorization") {
       authorization = authorization === undefined ? value : SEVERAL;
@@ -91,14 +84,13 @@ export function readHead(req: IncomingMessage, isOurs: boolean): Head {
     }
   }
   const isHosted = hosts === 1 || (hosts === 0 && httpVersion === "1.0");
-  if (isOurs && !isHosted) {
+  if (!isHosted) {
     fault ??= badRequest("Host: expected one valid header, got none, several or another");
   }
   if (ends > 1) {
     fault ??= badRequest("headers: expected one Content-Length or Transfer-Encoding, got more");
   }
-  const isFramed = !isOurs && req.httpVersionMajor > 1;
-  return { fault: isFramed ? undefined : fault, authorization, contentType, bytes };
+  return { fault, authorization, contentType, bytes };
 }
 
 function findCodingFault(coding: string, httpVersion: string): PlantStoreError | undefined {
@@ -106,12 +98,6 @@ function findCodingFault(coding: string, httpVersion: string): PlantStoreError |
   if (httpVersion === "1.0") return badRequest("Transfer-Encoding: expected none in HTTP/1.0");
   if (coding.toLowerCase() === "chunked") return undefined;
   return badRequest("Transfer-Encoding: expected chunked alone, or nothing");
-}
-
-/** A header that the client did not send: of middleware, which makes a token of a cookie, or an adapter. */
-function soleOf(value: string | string[] | undefined): HeaderValue {
-  if (!Array.isArray(value)) return value;
-  return value.length > 1 ? SEVERAL : value[0];
 }
 
 function badRequest(message: string, cause?: unknown): PlantStoreError {
@@ -154,7 +140,7 @@ export function requireExpectation({ headers: { expect } }: IncomingMessage): vo
 
 /** @throws PlantStoreError `unsupported_media_type` or `unsupported_encoding`. */
 export function requireJson({ headers }: IncomingMessage, head: Head): void {
-  const type = head.contentType ?? soleOf(headers["content-type"]);
+  const type = head.contentType ?? headers["content-type"];
   const isJson = type === "application/json" || (typeof type === "string" && JSON_TYPE.test(type));
   if (!isJson) {
     const others = type === SEVERAL ? "several headers" : "none";
@@ -195,7 +181,8 @@ export class Authenticator {
    * with these once the result is a promise.
    */
   authenticate(req: IncomingMessage, head: Head): VerifiedToken | Promise<VerifiedToken> {
-    const header = head.authorization ?? soleOf(req.headers.authorization) ?? "";
+    // Middleware may have made the header of a cookie.
+    const header = head.authorization ?? req.headers.authorization ?? "";
     if (header === SEVERAL) throw invalidToken("several headers");
     const accepted = this.#accepted.get(req.socket);
     if (accepted !== undefined && isSameText(accepted.header, header)) {

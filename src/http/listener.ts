@@ -10,14 +10,8 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { requests } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { INT64_RANGE, parseCanonicalInt64 } from "../core/json.ts";
-import {
-  ANY_ORIGIN,
-  assertMethods,
-  assertNames,
-  assertOrigins,
-  normalizeBasePath,
-} from "../core/options.ts";
+import { parseCanonicalInt64 } from "../core/json.ts";
+import { ANY_ORIGIN, assertOrigins, normalizeBasePath } from "../core/options.ts";
 import type {
   PlantService,
   Scope,
@@ -25,7 +19,6 @@ import type {
   TrustedProxies,
   VerifiedToken,
 } from "../core/services.ts";
-import { quote } from "../core/text.ts";
 import {
   afterAnswer,
   answer,
@@ -35,7 +28,6 @@ import {
   type Exchange,
   errorReply,
   Lingering,
-  type OnError,
   type Reply,
   scopeChallenge,
 } from "./answer.ts";
@@ -72,8 +64,6 @@ export interface ListenerOptions {
    * with a longer head counts as up to four. Default: 1,024 to 16,384, by the memory there is.
    */
   readonly pendingRequestsMax?: number | undefined;
-  /** For tests: another bound of what answers to reads hold together. @internal */
-  readonly readBytesMax?: number | undefined;
   /**
    * The origins whose pages may use the service from a browser, such as `https://app.example`, or
    * `*` for any. Default: none.
@@ -81,57 +71,22 @@ export interface ListenerOptions {
   readonly corsOrigins?: readonly string[] | undefined;
   /**
    * The proxies whose `X-Forwarded-For` names the client in `RequestMessage`, such as a `BlockList` of
-   * `node:net`. A peer on a Unix socket counts as 127.0.0.1. Default: none.
+   * `node:net`. Default: none.
    */
   readonly trustedProxies?: TrustedProxies | undefined;
-  /**
-   * Called with every failure that is answered 500 or cuts a stream, such as what a store or a token
-   * check throws without a code of its own, and the `X-Request-Id` of the answer; `undefined` if the
-   * request was answered before. Default: a warning of the process (`process.emitWarning`).
-   */
-  readonly onError?: ((error: unknown, requestId: string | undefined) => void) | undefined;
-}
-
-/** @internal */
-export const LISTENER_OPTIONS = [
-  "plants",
-  "tokens",
-  "basePath",
-  "bodyBytesMax",
-  "pendingBytesMax",
-  "pendingRequestsMax",
-  "readBytesMax",
-  "corsOrigins",
-  "trustedProxies",
-  "onError",
-] as const satisfies readonly (keyof ListenerOptions)[];
-
-/** A store that throws must not be silent in a program that subscribes to nothing. */
-function warnOfError(error: unknown, requestId: string | undefined): void {
-  const which = requestId === undefined ? "a request" : `the request ${requestId}`;
-  const detail = String(error instanceof Error ? error.stack : error);
-  process.emitWarning(`Cannot answer ${which}`, { type: "PlantStoreWarning", detail });
 }
 
 /**
- * A request listener for any `node:http` server.
+ * A request listener for any `node:http` server, whose parser judges the framing of requests.
  *
- * @throws TypeError or RangeError for an option of the wrong type or out of its range
- * (`NUMBER_OPTIONS`), or a base path that is none.
+ * @throws TypeError or RangeError for a number out of its range (`NUMBER_OPTIONS`), or a base path or origin
+ * that is none.
  */
 export function createRequestListener(options: ListenerOptions): RequestListener {
-  assertNames(options, LISTENER_OPTIONS);
   const listener = new Listener(options);
   // Frameworks pass a third argument of their own, which must not arrive as sendContinue.
-  return (req, res) => {
-    if (typeof res?.writeHead !== "function") throw new TypeError(NO_RESPONSE);
-    listener.handleMounted(req, res);
-  };
+  return (req, res) => listener.handle(req, res, readHead(req));
 }
-
-const NO_RESPONSE =
-  "The listener of the plant store: expected the request and the response of node:http, got no such response; " +
-  "it cannot answer a web Request: call the store, or run the listener in a server of node:http";
 
 /** @internal */
 export class Listener {
@@ -143,31 +98,18 @@ export class Listener {
   readonly #reads: Reads;
   readonly #basePath: string;
   readonly #trusted: TrustedProxies | undefined;
-  readonly #onError: OnError;
 
   constructor(options: ListenerOptions, lingering = new Lingering()) {
-    const { plants, tokens, basePath = "", corsOrigins = [], onError = warnOfError } = options;
-    assertMethods("plants", plants, ["create", "get", "list"], ["getLine", "listLines"]);
-    assertMethods("tokens", tokens, ["verify"], ["isCurrent"]);
+    const { plants, tokens, basePath = "", corsOrigins = [] } = options;
     this.lingering = lingering;
     this.#authenticator = new Authenticator(tokens);
     assertOrigins(corsOrigins);
     this.#cors = corsOrigins.length === 0 ? undefined : new Cors(corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
-    assertMethods("options", { onError }, ["onError"]);
-    this.#onError = onError;
     this.#trusted = options.trustedProxies;
-    if (this.#trusted !== undefined) assertMethods("trustedProxies", this.#trusted, ["check"]);
     probe();
     this.#creates = new Creates(plants, this.#authenticator, options);
-    this.#reads = new Reads(plants, this.#authenticator, options.readBytesMax, this.#creates);
-  }
-
-  /** In another server; http/connections judges the framing in ours. */
-  handleMounted(req: IncomingMessage, res: ServerResponse): void {
-    const head = readHead(req, false);
-    if (head.fault === undefined) this.handle(req, res, head);
-    else this.refuse(req, res, head.fault);
+    this.#reads = new Reads(plants, this.#authenticator, this.#creates);
   }
 
   /** Answers with a fault of the framing, or of the body of a request that has begun, and closes. */
@@ -197,7 +139,7 @@ export class Listener {
     if (res.headersSent) return; // by other code of the server around this listener
     const notes = requests.hasSubscribers ? noteArrival(req, this.#trusted) : undefined;
     const { lingering } = this;
-    const exchange = { req, res, lingering, notes, sendContinue, onError: this.#onError };
+    const exchange = { req, res, lingering, notes, sendContinue };
     const { upgrade, connection = "" } = req.headers;
     if (upgrade !== undefined && /upgrade/i.test(connection)) {
       // Node's parser drops the rest of the packet with such an offer, and takes the next one for a
@@ -207,7 +149,6 @@ export class Listener {
     }
     this.#cors?.mark(req, res);
     if (this.#cors?.isPreflight(req)) {
-      res.appendHeader("Vary", "Access-Control-Request-Headers");
       answer(exchange, preflightReply(req));
       return;
     }
@@ -229,7 +170,7 @@ export class Listener {
     if (res.headersSent) return undefined; // a timeout, while the token was looked up
     if (notes !== undefined) notes.token = sender.name;
     const route = findRoute(req.url ?? "", this.#basePath);
-    if (route === undefined) throw notFound(this.#basePath, req.url ?? "");
+    if (route === undefined) throw notFound(this.#basePath);
     const operation = route.resource.operations.get(req.method ?? "");
     if (operation === undefined) {
       res.setHeader("Allow", methodsOf(route.resource));
@@ -299,18 +240,10 @@ export function findRoute(target: string, basePath: string): Route | undefined {
   return id === undefined ? undefined : { resource: PLANT, id };
 }
 
-function notFound(basePath: string, target: string): PlantStoreError {
-  const path = pathOf(target);
+function notFound(basePath: string): PlantStoreError {
   const known = RESOURCES.map((resource) => basePath + resource.path).join(" or ");
-  const message = `path: expected ${known}${nextStep(path, basePath)}, got ${quote(path)}`;
+  const message = `path: expected exactly ${known}, with an int64 as the id, without leading zeros`;
   return new PlantStoreError("not_found", message);
-}
-
-/** For the two mistakes that are hard to see. */
-function nextStep(path: string, basePath: string): string {
-  const isSlash = path.endsWith("/") && findRoute(path.slice(0, -1), basePath) !== undefined;
-  if (isSlash) return " without the slash at the end";
-  return /\/-?[1-9][0-9]{18,}$/.test(path) ? ` with an id ${INT64_RANGE}` : "";
 }
 
 /** The value of `Allow`. */
@@ -326,11 +259,11 @@ function methodNotAllowed(resource: Resource, method: string): PlantStoreError {
 }
 
 /** Headers of answers that a page may read, in addition to those of the Fetch standard. */
-const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
+const EXPOSED = "Link, Retry-After, WWW-Authenticate, X-Request-Id";
 const METHODS = RESOURCES.flatMap(({ operations }) => [...operations.keys()]);
 
 /** Headers that a page may send without asking for them. */
-const ALLOWED = ["authorization", "content-type", "if-none-match", "x-request-id"];
+const ALLOWED = ["authorization", "content-type", "x-request-id"];
 const HEADER_NAME = new RegExp(`^${HEADER_WORD}$`);
 /** A list that is longer than any of a page allows nothing more. */
 const ASKED_CHARACTERS_MAX = 1024;
@@ -357,7 +290,7 @@ function preflightReply({ headers }: IncomingMessage): Reply {
 /**
  * Lets pages of named origins use the service from a browser (the CORS protocol of the Fetch
  * standard). Requests from other pages are answered without CORS headers, so the browser hides the
- * answers from them. Cookies are not used, so `*` is safe.
+ * answers from them. Cookies are not used, so `*` is safe. No cache keeps an answer, so none needs `Vary`.
  *
  * @internal
  */
@@ -371,9 +304,7 @@ export class Cors {
   /** Adds the headers of every answer to this request. */
   mark(req: IncomingMessage, res: ServerResponse): void {
     for (const [name, value] of Object.entries(this.#headersFor(req.headers.origin))) {
-      // A program that mounts the listener may have set more values.
-      if (name === "Vary") res.appendHeader(name, value);
-      else res.setHeader(name, value);
+      res.setHeader(name, value);
     }
   }
 
@@ -391,10 +322,8 @@ export class Cors {
 
   #headersFor(origin = ""): Record<string, string> {
     const isOpen = this.#origins.has(ANY_ORIGIN);
-    const vary = isOpen ? {} : { Vary: "Origin" };
-    if (!isOpen && !this.#origins.has(origin)) return vary;
+    if (!isOpen && !this.#origins.has(origin)) return {};
     return {
-      ...vary,
       "Access-Control-Allow-Origin": isOpen ? ANY_ORIGIN : origin,
       "Access-Control-Expose-Headers": EXPOSED,
     };

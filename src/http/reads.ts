@@ -2,17 +2,16 @@
  * The operations that read: one plant, a page of plants, or a stream of all (http/stream).
  *
  * They are additions to the interface, for tokens with the scope `read`. Each operation passes on the
- * lines of a store that has lines, and neither parses nor encodes them. An answer to HEAD and a 304 have no body,
- * but the line is read for them, too. The entity tag of a plant is a hash of the bytes that its line has now.
+ * lines of a store that has lines, and neither parses nor encodes them. An answer to HEAD has no body, but the
+ * line is read for it, too.
  */
-import { hash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { INT64_RANGE, parseCanonicalInt64 } from "../core/json.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
-import { cut, encodeJsonString } from "../core/text.ts";
+import { quote } from "../core/text.ts";
 import { answer, type Exchange, okReply, publishCut, type Reply } from "./answer.ts";
 import { Budget, Lease, overloaded, ReadLease } from "./body.ts";
 import type { Authenticator } from "./head.ts";
@@ -51,19 +50,11 @@ export class Reads {
   readonly #plantGate = new Gate(PLANTS_READING_MAX);
   readonly #pace: ListPace;
 
-  /**
-   * @param bytesMax what answers hold together; by default by the memory there is.
-   * @param creates to which lists give way.
-   */
-  constructor(
-    plants: PlantService,
-    authenticator: Authenticator,
-    bytesMax: number | undefined,
-    creates: CreateCounts,
-  ) {
+  /** @param creates to which lists give way. */
+  constructor(plants: PlantService, authenticator: Authenticator, creates: CreateCounts) {
     this.#plants = plants;
     this.#authenticator = authenticator;
-    this.#budget = new Budget(bytesMax);
+    this.#budget = new Budget();
     this.#pace = new ListPace(creates);
   }
 
@@ -71,7 +62,6 @@ export class Reads {
   async get(exchange: Exchange, sender: VerifiedToken, id: bigint): Promise<void> {
     const { req, res } = exchange;
     const lease = new ReadLease(new Lease(this.#budget, sender.name), PLANT_BYTES, req, res);
-    const ifNoneMatch = req.headers["if-none-match"];
     try {
       const reply = await lease.readIn(this.#plantGate, async () => {
         const plants = this.#plants;
@@ -81,7 +71,7 @@ export class Reads {
         }
         const line = "id" in found ? Buffer.from(encodeNewPlant(found)) : found;
         lease.hold(LINE_COPIES * line.length);
-        return plantReply(line, ifNoneMatch);
+        return okReply(line);
       });
       await this.#answer(exchange, sender, reply);
     } finally {
@@ -93,7 +83,6 @@ export class Reads {
   /** @throws as `get`. */
   async list(exchange: Exchange, sender: VerifiedToken): Promise<void> {
     const { req, res } = exchange;
-    res.appendHeader("Vary", "Accept");
     const query = parseListQuery(req.url ?? "");
     const lease = new ReadLease(new Lease(this.#budget, sender.name), LIST_BYTES, req, res);
     lease.endWhenSent();
@@ -141,17 +130,6 @@ export class Reads {
   }
 }
 
-/** A plant never changes, but its reader asks again, so that a revoked token stops that too. */
-const PLANT_HEADERS = { "Cache-Control": "private, no-cache" };
-
-/** @internal */
-export function plantReply(body: string | Uint8Array, ifNoneMatch = ""): Reply {
-  const etag = `"${hash("sha256", body, "base64url").slice(0, 22)}"`;
-  // By the weak comparison of RFC 9110 section 13.1.2, which ignores `W/`.
-  const isMatch = ifNoneMatch === "*" || ifNoneMatch.includes(etag);
-  return { status: isMatch ? 304 : 200, headers: PLANT_HEADERS, body: isMatch ? "" : body, etag };
-}
-
 function pageReply(lines: readonly Uint8Array[], { countMax, hasMore }: FirstLines): Reply {
   const text = Buffer.concat(lines).toString("latin1").trimEnd().replaceAll("\n", ",");
   const body = Buffer.from(`[${text}]`, "latin1");
@@ -164,7 +142,7 @@ function pageReply(lines: readonly Uint8Array[], { countMax, hasMore }: FirstLin
 }
 
 /**
- * What a list asks for. Other parameters are ignored.
+ * What a list asks for.
  *
  * The cursor is an id, because ids never change: it stays good after a repair or a restore, which
  * move the bytes of the log, works with any store, and a client can take it from the last plant it
@@ -184,8 +162,7 @@ export function parseListQuery(target: string): ListQuery {
     if (texts.length === 0) return undefined;
     const text = texts.join(); // several are no number
     const value = parse(text);
-    const got = encodeJsonString(cut(text));
-    if (value === undefined) faults.push(`${name}: expected ${expected}, got ${got}`);
+    if (value === undefined) faults.push(`${name}: expected ${expected}, got ${quote(text)}`);
     return value;
   };
   const limit = read("limit", parseLimit, `one whole number from 1 to ${LIMIT_MAX}`);
@@ -199,27 +176,7 @@ function parseLimit(text: string): number | undefined {
   return /^[1-9][0-9]{0,3}$/.test(text) && limit <= LIMIT_MAX ? limit : undefined;
 }
 
-/** Whether the client prefers a stream to a page, and could notice that it was cut. */
-export function wantsStream({ headers, httpVersion }: IncomingMessage): boolean {
-  const { accept = "" } = headers;
-  return httpVersion !== "1.0" && qualityOf(accept, NDJSON) > qualityOf(accept, "application/json");
-}
-
-const QUALITY = /^[ \t]*q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*$/i;
-
-/**
- * The quality of a media type by RFC 9110 section 12.5.1: that of the most exact range that fits
- * it. If no range fits, it is 0, but no request fails because of that (section 12.4.1).
- */
-function qualityOf(accept: string, type: string): number {
-  const ranges = [type, type.replace(/\/.*/, "/*"), "*/*"]; // the most exact one first
-  const qualities: number[] = [];
-  for (const [part] of accept.matchAll(/[^,]{3,}/g)) {
-    const [range = "", ...parameters] = part.split(";");
-    const rank = ranges.indexOf(range.trim().toLowerCase());
-    if (rank < 0) continue;
-    const given = parameters.map((text) => QUALITY.exec(text)?.[1]).find((text) => text);
-    qualities[rank] ??= Number(given ?? 1);
-  }
-  return qualities.find((quality) => quality !== undefined) ?? 0;
+/** Whether the client asks for a stream, and could notice that it was cut. */
+export function wantsStream({ headers: { accept = "" }, httpVersion }: IncomingMessage): boolean {
+  return httpVersion !== "1.0" && accept.toLowerCase().includes(NDJSON);
 }

@@ -1,8 +1,8 @@
 /**
  * The id of a request, and its message on the channel `plant-store:request`.
  *
- * The code that answers publishes, so each answer has one message, except that of a health check. Without a
- * subscriber it reads no clock and keeps nothing.
+ * The code that answers publishes, so each answer has one message. Without a subscriber it reads no clock and
+ * keeps nothing.
  *
  * Invariant: a client cannot choose the address in it. That is the address of the peer, unless the peer
  * is a trusted proxy. Each proxy appends the address that called it to `X-Forwarded-For`, so the list is
@@ -13,13 +13,7 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { isIP, type Socket, SocketAddress } from "node:net";
-import {
-  HEALTH_REQUEST_ID,
-  publishWarning,
-  type RequestMessage,
-  requests,
-} from "../core/channels.ts";
-import { ERROR_NUMBERS } from "../core/errors.ts";
+import { publishWarning, type RequestMessage, requests } from "../core/channels.ts";
 import type { TrustedProxies } from "../core/services.ts";
 
 /** Text that means nothing to a header, a line of a log, a shell or a page. */
@@ -80,7 +74,6 @@ function beginMessage(req?: IncomingMessage, client?: string, arrivedAt?: number
     error: undefined,
     durationMs: arrivedAt,
     bodyBytes: 0,
-    sentBytes: undefined,
     requestId: "",
     token: undefined,
     operation: undefined,
@@ -102,13 +95,11 @@ export function publishAnswer(
   req?: WatchedRequest,
 ): void {
   if (!requests.hasSubscribers) return;
-  if (requestId === HEALTH_REQUEST_ID && answered.error === ERROR_NUMBERS.missing_token) return;
   const message = req?.[NOTED] ?? beginMessage(req, answered.client);
   if (message.durationMs !== undefined) message.durationMs = performance.now() - message.durationMs;
   message.status = answered.status;
   message.error = answered.error;
   if (answered.reason !== undefined) message.reason = answered.reason.replace(VALUES, "");
-  message.sentBytes = answered.sentBytes;
   message.cut = answered.cut === true;
   message.requestId = requestId;
   requests.publish(message);
@@ -117,42 +108,24 @@ export function publishAnswer(
 /** A request with a longer chain was not sent by real proxies, and each look-up takes time. */
 const PROXIES_MAX = 32;
 
-/** A proxy that connects to a Unix socket runs on this machine. */
-const LOOPBACK = "127.0.0.1";
-
-/** The address of the peer; `undefined` for a Unix socket, and once the peer has reset the connection. */
+/** The address of the peer; `undefined` once the peer has reset the connection. */
 export function peerOf(socket: Socket | undefined): string | undefined {
   const address = socket?.remoteAddress;
   return address && simplify(address);
 }
 
-/** Whether a peer without an address is one on a Unix socket. */
-function isUnix({ localAddress, destroyed }: Socket): boolean {
-  return localAddress === undefined && !destroyed;
-}
-
-function clientOf(req: IncomingMessage, trusted?: TrustedProxies): string | undefined {
-  const peer = peerOf(req.socket);
-  if (trusted === undefined) return peer;
-  const caller = peer ?? (isUnix(req.socket) ? LOOPBACK : undefined);
-  if (caller === undefined || !isTrusted(trusted, caller)) return peer;
-  const list = req.headers["x-forwarded-for"];
-  return (list && lastUntrusted(`${list}`, trusted)) || peer;
-}
-
 /**
- * The last address in a list that is no trusted proxy, or the first one if all are. An entry without
- * an address (`unknown`, garbage) ends the search: the proxy that appended it is returned.
+ * The last address that is no trusted proxy, or the first one if all are. An entry without an address
+ * (`unknown`, garbage) ends the search: the proxy that appended it is returned.
  */
-function lastUntrusted(list: string, trusted: TrustedProxies): string | undefined {
-  let client: string | undefined;
-  let proxies = 0;
-  for (const element of list.split(",").reverse()) {
-    const address = addressOf(element);
-    if (address === undefined || proxies === PROXIES_MAX) break;
-    client = address;
-    if (!isTrusted(trusted, address)) break;
-    proxies++;
+function clientOf(req: IncomingMessage, trusted?: TrustedProxies): string | undefined {
+  let client = peerOf(req.socket);
+  if (trusted === undefined) return client;
+  const list = `${req.headers["x-forwarded-for"] ?? ""}`.split(",").slice(-PROXIES_MAX);
+  while (client !== undefined && isTrusted(trusted, client)) {
+    const before = addressOf(list.pop() ?? "");
+    if (before === undefined) break;
+    client = before;
   }
   return client;
 }

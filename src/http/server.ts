@@ -16,12 +16,9 @@ import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises"
 import { createSecureContext } from "node:tls";
 import { getHeapStatistics } from "node:v8";
 import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
-import { PlantStoreError } from "../core/errors.ts";
 import {
   assertDescriptor,
-  assertNames,
   assertNumber,
-  assertText,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
   type Numbers,
@@ -30,13 +27,11 @@ import {
 } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import { memoryLeft } from "../memory.ts";
-import { encodeReply, errorReply } from "./answer.ts";
 import { Budget, Lease, NO_TOKEN } from "./body.ts";
 import { CONNECTION_CHECK_MS, Connections, DRAIN_LOOK_MS } from "./connections.ts";
 import { NODE_HEADERS_MAX } from "./head.ts";
-import { LISTENER_OPTIONS, Listener, type ListenerOptions } from "./listener.ts";
-import { allowHalfOpen, serverSettings, socketUnder } from "./node-internals.ts";
-import { nameRequest, peerOf, publishAnswer } from "./request-message.ts";
+import { Listener, type ListenerOptions } from "./listener.ts";
+import { serverSettings, socketUnder } from "./node-internals.ts";
 
 export interface ServerOptions extends ListenerOptions, ListenOptions {
   /** Serve HTTPS, TLS 1.2 or later, with this certificate. Default: plain HTTP. */
@@ -59,26 +54,7 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
    * (of the memory, if that is less) holds at 48 KiB each; with TLS at 116 KiB, and at 250 KiB during the handshake.
    */
   readonly connectionsMax?: number | undefined;
-  /** For tests: see `STALL_MS`. @internal */
-  readonly stallTimeoutMs?: number | undefined;
-  /** For tests: see `CONNECTION_CHECK_MS`. @internal */
-  readonly connectionCheckIntervalMs?: number | undefined;
 }
-
-const SERVER_OPTIONS: readonly (keyof ServerOptions)[] = [
-  ...LISTENER_OPTIONS,
-  "host",
-  "port",
-  "fd",
-  "tls",
-  "headerBytesMax",
-  "headerTimeoutMs",
-  "requestTimeoutMs",
-  "keepAliveTimeoutMs",
-  "connectionsMax",
-  "stallTimeoutMs",
-  "connectionCheckIntervalMs",
-];
 
 export class PlantServer {
   /** What clients call `{base_url}`. */
@@ -104,7 +80,6 @@ export class PlantServer {
    * (`NUMBER_OPTIONS`); Error if certificate and key do not belong together.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
-    assertNames(options, SERVER_OPTIONS);
     const listener = new Listener(options);
     const connections = new Connections(listener, options);
     const server = createServer(options, connections, (socket) => listener.senderOn(socket));
@@ -187,7 +162,7 @@ const ACCEPT_TURNS_MAX = 100;
 
 /** @param senderOn see `limitConnections`. @throws as `PlantServer.start`. @internal */
 export function createServer(
-  options: Numbers & Pick<ServerOptions, "tls" | "connectionCheckIntervalMs">,
+  options: Numbers & Pick<ServerOptions, "tls">,
   connections: Connections,
   senderOn?: (socket: Socket) => string,
 ): Server {
@@ -198,7 +173,7 @@ export function createServer(
     maxHeaderSize: readNumber(options, "headerBytesMax"),
     headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
-    connectionsCheckingInterval: options.connectionCheckIntervalMs ?? CONNECTION_CHECK_MS,
+    connectionsCheckingInterval: CONNECTION_CHECK_MS,
     // NODE_OPTIONS=--insecure-http-parser would let one request be read as two.
     insecureHTTPParser: false,
     // Node's own refusal has no body, and it accepts two Host headers.
@@ -208,7 +183,6 @@ export function createServer(
   if (tls !== undefined) watchHandshakes(server, connections.handshakes);
   limitConnections(server, options, connections.handshakes, senderOn);
   server.maxHeadersCount = NODE_HEADERS_MAX;
-  allowHalfOpen(server);
   server.on("listening", () => {
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
   });
@@ -241,7 +215,6 @@ const BACKLOG = 4096;
  */
 async function listen(server: Server, options: ListenOptions): Promise<void> {
   const { host = DEFAULT_HOST, fd } = options;
-  assertText("host", host);
   const port = readNumber(options, "port");
   assertDescriptor("fd", fd);
   server.listen({ ...(fd === undefined ? { host, port } : { fd }), backlog: BACKLOG });
@@ -401,8 +374,7 @@ export function createTlsServer(settings: http.ServerOptions, tls: TlsOptions): 
     ...settings,
     ...secureContextOf(tls),
     handshakeTimeout: Math.min(settings.headersTimeout ?? HANDSHAKE_MS_MAX, HANDSHAKE_MS_MAX),
-    noDelay: true, // node:http sets these two for plain connections
-    allowHalfOpen: true,
+    noDelay: true, // node:http sets it for plain connections
   } as https.ServerOptions);
 }
 
@@ -436,18 +408,5 @@ export function watchHandshakes(server: Server, sockets: Set<Socket>): void {
       sockets.clear(); // it is not known which
     else sockets.delete(under);
   });
-  server.on("tlsClientError", ({ code }: NodeJS.ErrnoException, socket: Socket) => {
-    const under = socketUnder(socket);
-    if (code === "ERR_SSL_HTTP_REQUEST" && under !== undefined) answerPlainHttp(socket, under);
-    else socket.destroy();
-  });
-}
-
-/** Answers a client that does not speak TLS, on the connection under it, and closes both. */
-function answerPlainHttp(socket: Socket, under: Socket): void {
-  const message = "HTTP: expected HTTPS on this port, got plain HTTP; use https://";
-  const reply = errorReply(new PlantStoreError("bad_request", message));
-  const requestId = nameRequest();
-  under.end(encodeReply(reply, requestId), () => socket.destroy());
-  publishAnswer({ ...reply, client: peerOf(under) }, requestId);
+  server.on("tlsClientError", (_error, socket: Socket) => void socket.destroy());
 }

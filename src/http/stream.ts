@@ -8,10 +8,11 @@
  * stream that fails is cut without its last chunk, so that no client takes a part for the whole.
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
+import { publishWarning } from "../core/channels.ts";
 import { Gate } from "../core/gate.ts";
 import { encodeLines } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
-import { type Exchange, publishCut, type Reply, replyHeaders, reportFault } from "./answer.ts";
+import { type Exchange, publishCut, type Reply, replyHeaders } from "./answer.ts";
 import type { ReadLease } from "./body.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
 
@@ -90,7 +91,6 @@ export async function sendStream(
 ): Promise<void> {
   const { req, res } = exchange;
   const requestId = nameRequest(req);
-  let sentBytes = 0;
   let hasBegun = false;
   let isWhole = false;
   // A failure of the connection may be answered before the stream begins.
@@ -103,7 +103,7 @@ export async function sendStream(
       const slice = next.value;
       if (slice?.length === 0) {
         // Nothing was sent, but the client is not to blame: the stall timeout starts again.
-        req.socket.setTimeout?.(req.socket.timeout ?? 0); // a test's stand-in has none
+        req.socket.setTimeout?.(req.socket.timeout ?? 0); // Fastify's inject() has no such member
       } else {
         if (slice !== undefined) lease.hold(HELD_SLICES * slice.length);
         if (!hasBegun) res.writeHead(200, replyHeaders(BEGINNING, requestId));
@@ -113,20 +113,19 @@ export async function sendStream(
           res.end();
           break;
         }
-        sentBytes += slice.length;
         if (res.write(slice) === false) await lease.room(res);
       }
     }
   } catch (error) {
     if (!isOver()) {
       if (!hasBegun) throw error;
-      reportFault(exchange, "Cannot continue a stream of plants", error, requestId);
+      publishWarning("Cannot continue a stream of plants", error, requestId);
       res.destroy();
     }
   } finally {
     await slices.return(undefined);
   }
-  if (hasBegun) publishAnswer({ status: 200, cut: !isWhole, sentBytes }, requestId, req);
+  if (hasBegun) publishAnswer({ status: 200, cut: !isWhole }, requestId, req);
   else publishCut(req, res);
 }
 

@@ -119,9 +119,9 @@ test("the reads and the latency of the last ten seconds are shown, a missing pla
   requests.publish({ ...request, durationMs: 10_000 }); // too long ago for what follows
   now.mock.mockImplementation(() => START + 1000);
   for (let n = 0; n < 98; n++) requests.publish(request);
-  requests.publish({ ...request, operation: "listPlants", durationMs: 40 });
+  requests.publish({ ...request, durationMs: 40 });
   requests.publish({ ...request, operation: "createPlant", durationMs: 40 });
-  requests.publish({ ...request, operation: "listPlants", sentBytes: 9, durationMs: 60_000 });
+  requests.publish({ ...request, operation: "listPlants", durationMs: 60_000 });
   requests.publish({ ...request, status: 404, error: 40402, durationMs: undefined });
   requests.publish({ ...request, status: 503, error: 50301, durationMs: undefined });
   requests.publish({ ...request, status: 200, cut: true });

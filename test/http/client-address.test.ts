@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import http, { type RequestListener } from "node:http";
 import net, { BlockList } from "node:net";
-import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { peerOf } from "../../src/http/request-message.ts";
 import {
@@ -12,7 +11,6 @@ import {
   type RequestMessage,
   type TrustedProxies,
 } from "../../src/index.ts";
-import { makeFolder } from "../support/folders.ts";
 import { startService } from "../support/service.ts";
 import { collectMessages, collectWarnings, until } from "../support/watch.ts";
 
@@ -131,14 +129,6 @@ test("an IPv4 peer of a server that listens on IPv6 is an IPv4 address, and trus
   );
 });
 
-test("a peer on a Unix socket has no address, and counts as a proxy on this machine", async (t) => {
-  const at = (name: string) => ({ path: join(makeFolder(t), name) });
-  const claim: Header = [LIST, "192.0.2.1"];
-  assert.equal(await clientSeenAt(t, at("a"), listen(ourProxies()), []), undefined);
-  assert.equal(await clientSeenAt(t, at("b"), listen(ourProxies()), [claim]), "192.0.2.1");
-  assert.equal(await clientSeenAt(t, at("c"), listen(), [claim]), undefined);
-});
-
 test("a peer that resets its connection after a request does not count as a proxy", async (t) => {
   const server = http.createServer(listen(ourProxies())).listen({ host: "127.0.0.2", port: 0 });
   await once(server, "listening");
@@ -172,11 +162,6 @@ test("a request that is refused for its framing has a client, and so have bytes 
     messages.map(({ client }) => client),
     ["192.0.2.1", "127.0.0.1"],
   );
-});
-
-test("trusted proxies that cannot be asked are a mistake of the program", () => {
-  const wrong = ["10.0.0.0/8"] as unknown as BlockList;
-  assert.throws(() => listen(wrong), { name: "TypeError", message: /trustedProxies/ });
 });
 
 test("with a list of proxies that throws, the client is the peer, and there is a warning", async (t) => {

@@ -10,14 +10,13 @@ import {
   assertError,
   assertPlant,
   assertServes,
-  chunked,
   encodeRequest,
   ownLines,
   plantBody,
   resultOf,
 } from "../support/contract.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
-import { collectMessages, makeLatch, until } from "../support/watch.ts";
+import { makeLatch, until } from "../support/watch.ts";
 
 const GOOD = { body: plantBody(1) };
 const SECOND = { body: plantBody(2) };
@@ -87,7 +86,7 @@ test("a request after a thousand unanswered ones on its connection is answered 5
 });
 
 /** Much longer than a whole request takes on a busy machine, so that none of them is late. */
-const LIMITS = { headerTimeoutMs: 1000, requestTimeoutMs: 1000, connectionCheckIntervalMs: 20 };
+const LIMITS = { headerTimeoutMs: 1000, requestTimeoutMs: 1000 };
 
 function startImpatient(t: TestContext): Promise<Service> {
   return startService(t, LIMITS);
@@ -157,18 +156,8 @@ test("a create that was answered 40801 stores nothing, even when its rest arrive
   assert.deepEqual(ownLines(service), []);
 });
 
-test("a client that asked for 100 and then sends nothing is answered 40801", async (t) => {
-  const service = await startImpatient(t);
-  const headers = { Expect: "100-continue", "Content-Length": "19" };
-  const client = await Client.connect(service.port);
-  await client.send(encodeRequest(service, { headers }));
-  assert.equal((await client.next()).status, 100);
-  assert.deepEqual((await client.rest()).map(resultOf), [40801]);
-  await assertServes(service);
-});
-
 test("an idle connection is closed without an answer", async (t) => {
-  const service = await startService(t, { keepAliveTimeoutMs: 20, connectionCheckIntervalMs: 20 });
+  const service = await startService(t, { keepAliveTimeoutMs: 20 });
   // After the first connection has closed, the server has none to look at, and has to begin again.
   for (let connection = 0; connection < 2; connection++) {
     const client = await Client.connect(service.port);
@@ -177,56 +166,4 @@ test("an idle connection is closed without an answer", async (t) => {
     assert.deepEqual(await client.rest(), []);
   }
   await assertServes(service);
-});
-
-for (const [says, following] of [
-  ["alone", []],
-  ["followed by CONNECT", [{ method: "CONNECT" }]],
-] as const) {
-  test(`a create that takes longer than the stall timeout, ${says}, is cut (fake create)`, async (t) => {
-    const service = await startService(t, { stallTimeoutMs: 50, connectionCheckIntervalMs: 20 });
-    t.mock.method(service.store, "create", () => new Promise(() => {}));
-    const client = await Client.connect(service.port);
-    const requests = [GOOD, ...following].map((request) => encodeRequest(service, request));
-    await client.send(Buffer.concat(requests));
-    assert.deepEqual(await client.rest(), []);
-  });
-}
-
-test("a create that arrives more slowly than the stall timeout, but keeps arriving, is carried out", async (t) => {
-  const service = await startService(t, { stallTimeoutMs: 3000, connectionCheckIntervalMs: 20 });
-  const client = await Client.connect(service.port);
-  await client.send(encodeRequest(service, { headers: { "Transfer-Encoding": "chunked" } }));
-  // A later connection, which makes no progress.
-  const other = await Client.connect(service.port);
-  while (!other.isClosed) await client.send("1\r\n \r\n");
-  await client.send(chunked(GOOD.body));
-  assertPlant(await client.next(), { name: "plant 1" });
-});
-
-test("a client that pipelines is not read further while its requests wait, and gets every answer", async (t) => {
-  const { service, release } = await startHeld(t);
-  const started = collectMessages(t, "http.server.request.start");
-  const headers = { X: "x".repeat(2000) };
-  const plants = Array.from({ length: 600 }, (_, id) => plantBody(id));
-  const requests = plants.map((body) => encodeRequest(service, { headers, body }));
-  const client = await Client.connect(service.port);
-  await client.send(requests[0] as Buffer);
-  const sending = client.send(Buffer.concat(requests.slice(1)));
-  const others = await Client.connect(service.port);
-  for (let turn = 0; turn < 100; turn++) {
-    await others.send(encodeRequest(service, { method: "GET", target: "/nowhere" }));
-    assertError(await others.next(), 40401);
-  }
-  others.destroy();
-  const waiting = started.length - 100;
-  assert.ok(waiting < 100, `${waiting} requests wait`);
-  release();
-  for (const index of plants.keys()) {
-    assertPlant(await client.next(), { name: `plant ${index}` });
-  }
-  await sending;
-  await assertServes(service, client);
-  assert.deepEqual(ownLines(service), plants);
-  client.destroy();
 });

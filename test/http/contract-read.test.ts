@@ -69,60 +69,6 @@ test("the query is ignored, and the absolute form means the same path", async (t
   }
 });
 
-test("a plant has a strong entity tag, and caches must revalidate it", async (t) => {
-  const other = { id: 8n, name: "Fern", tag: "indoor" };
-  const service = await startReadable(t, [FERN, other]);
-  const { headers } = await read(service, "/plants/7");
-  const tag = headers.get("etag") ?? "";
-  assert.match(tag, /^"[A-Za-z0-9_-]{22}"$/);
-  assert.equal(headers.get("cache-control"), "private, no-cache");
-  assert.equal(headers.get("content-type"), "application/json");
-  assert.equal(headers.get("x-content-type-options"), "nosniff");
-  assert.equal((await read(service, "/plants/7")).headers.get("etag"), tag);
-  assert.notEqual((await read(service, "/plants/8")).headers.get("etag"), tag);
-
-  // The same plant has the same tag in another store, and so after a restart or a restore.
-  const again = await startReadable(t, [FERN]);
-  assert.equal((await read(again, "/plants/7")).headers.get("etag"), tag);
-});
-
-const CONDITIONS: readonly [ifNoneMatch: string, status: number][] = [
-  ["TAG", 304],
-  ["W/TAG", 304],
-  ["*", 304],
-  [' "x" , TAG', 304],
-  ['"a, b", W/TAG', 304],
-  ['"x"', 200],
-  ['"x", W/"y"', 200],
-  ["", 200],
-];
-
-test("If-None-Match with the plant's tag is answered 304 without a body", async (t) => {
-  const service = await startReadable(t, [FERN]);
-  const tag = (await read(service, "/plants/7")).headers.get("etag") ?? "";
-  for (const [condition, status] of CONDITIONS) {
-    for (const method of ["GET", "HEAD"]) {
-      await t.test(`${method} with ${condition} is answered ${status}`, async () => {
-        const headers = { "If-None-Match": condition.replace("TAG", tag) };
-        const answer = await read(service, "/plants/7", headers, method);
-        assert.equal(answer.status, status);
-        assert.equal(answer.headers.get("etag"), tag);
-        assert.equal(answer.headers.get("cache-control"), "private, no-cache");
-        if (status === 304) {
-          assert.equal(answer.text, "");
-          assert.equal(answer.headers.get("content-type"), null);
-          assert.equal(answer.headers.get("content-length"), null);
-        }
-      });
-    }
-  }
-});
-
-test("If-None-Match is ignored if there is no plant", async (t) => {
-  const service = await startReadable(t, []);
-  assertError(await read(service, "/plants/7", { "If-None-Match": "*" }), 40402);
-});
-
 test("HEAD is answered like GET, without the body", async (t) => {
   const service = await startReadable(t, manyPlants(10));
   for (const path of [

@@ -57,15 +57,6 @@ for (const [target, status] of [
   });
 }
 
-for (const target of ["plants.example:443", "/plants"]) {
-  test(`CONNECT ${target} is answered 40001 and closes`, async (t) => {
-    const service = await startService(t);
-    const answer = await exchange(service, { method: "CONNECT", target });
-    assertError(answer, 40001);
-    assert.equal(answer.headers.get("connection"), "close");
-  });
-}
-
 const UNKNOWN_PATHS = [
   "/",
   "/plants/",
@@ -102,34 +93,13 @@ const UNKNOWN_PATHS = [
   "ftp://localhost/plants",
 ];
 
-const RANGE = "from -9223372036854775808 to 9223372036854775807";
-const PATHS = "/garden/plants or /garden/plants/{id}";
-
-for (const [path, expected] of [
-  ["/garden/plants/", `${PATHS} without the slash at the end`],
-  ["/garden/plants/7/", `${PATHS} without the slash at the end`],
-  ["/garden/plants/9223372036854775808", `${PATHS} with an id ${RANGE}`],
-  ["/garden/plants/-9223372036854775809", `${PATHS} with an id ${RANGE}`],
-  ["/garden/", PATHS],
-  ["/garden/plants/07", PATHS],
-  ["/garden/plants//", PATHS],
-] as const) {
-  test(`the 404 for ${path} says what to change, if that is clear`, async (t) => {
-    const service = await startService(t, { basePath: "/garden" });
-    const answer = await exchange(service, { target: path, body: BODY });
-    assert.equal(assertError(answer, 40401), `path: expected ${expected}, got "${path}"`);
-  });
-}
-
 test("every other path is answered 40401, with any method", async (t) => {
   const service = await startService(t);
   for (const target of UNKNOWN_PATHS) {
     await t.test(target, async () => {
       for (const method of ["POST", "GET"]) {
         const answer = await exchange(service, { method, target, body: BODY });
-        const message = assertError(answer, 40401);
-        const path = target.replace(/^https?:\/\/[^/?]*/, "").replace(/\?.*/, "");
-        assert.ok(message.endsWith(`got ${JSON.stringify(path)}`), message);
+        assertError(answer, 40401);
         assert.equal(answer.headers.get("allow"), undefined);
       }
     });

@@ -52,23 +52,6 @@ describe("the answer names the mistake, and nothing is stored, if other code", (
   }
 });
 
-test("a listener that is called with a web Request says what it expects", () => {
-  const plants = { create: unused, get: unused, list: unused };
-  const listener = createRequestListener({ plants, tokens: { verify: unused } });
-  const web = listener as unknown as (...args: readonly unknown[]) => unknown;
-  const request = new Request("http://localhost/plants", { method: "POST", body: BODY });
-  for (const more of [[], [{ port: 8080 }], [null]]) {
-    assert.throws(() => web(request, ...more), {
-      name: "TypeError",
-      message: /expected the request and the response of node:http, .* a web Request/,
-    });
-  }
-});
-
-function unused(): never {
-  throw new Error("no request gets here");
-}
-
 test("a body that other code has paused is read", async (t) => {
   for (const body of [BODY, LONG]) {
     const { answer, lines } = await create(t, (req) => void req.pause(), { body });
@@ -115,7 +98,6 @@ const SET: readonly [what: string, touch: Touch, headers: Headers, status: numbe
     200,
   ],
   ["hands over no raw headers", (req) => setRawHeaders(req, []), {}, 200],
-  ["knows no raw headers", (req) => setRawHeaders(req, undefined), {}, 200],
   [
     "sets two Authorizations",
     (req, token) => {
@@ -128,7 +110,7 @@ const SET: readonly [what: string, touch: Touch, headers: Headers, status: numbe
 ];
 
 /** Node makes the headers of the raw ones when they are read first. */
-function setRawHeaders(req: IncomingMessage, rawHeaders: string[] | undefined): void {
+function setRawHeaders(req: IncomingMessage, rawHeaders: string[]): void {
   Object.assign(req, { headers: req.headers, rawHeaders });
 }
 

@@ -1,6 +1,5 @@
 /** Reads pass on the lines of the store, byte for byte, and make their own only for a store without lines. */
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
 import { createRequestListener, type NewPlant, type PlantService } from "../../src/index.ts";
@@ -23,21 +22,17 @@ const NDJSON = { Accept: "application/x-ndjson" };
 
 const bytesOf = (lines: readonly string[]) => lines.map((line) => `${line}\n`).join("");
 
-test("a plant is read as it is in the log, and its tag is a hash of these bytes", async (t) => {
+test("a plant is read as it is in the log", async (t) => {
   const service = await startReadable(t, [], {
     prepare: async (folder) => writeLog(folder, bytesOf(LINES)),
   });
   for (const [at, id] of IDS.entries()) {
     const line = LINES[at] as string;
-    const hash = createHash("sha256").update(line).digest("base64url").slice(0, 22);
     const length = String(Buffer.byteLength(line));
     for (const method of ["GET", "HEAD"]) {
       const { text, headers } = await read(service, `/plants/${id}`, {}, method);
       assert.equal(text, method === "GET" ? line : "");
-      assert.equal(headers.get("etag"), `"${hash}"`);
       assert.equal(headers.get("content-length"), length);
-      const again = await read(service, `/plants/${id}`, { "If-None-Match": `"${hash}"` }, method);
-      assert.deepEqual([again.status, again.text], [304, ""]);
     }
   }
 });

@@ -78,7 +78,6 @@ const OURS_ALONE: readonly [says: string, request: RequestParts | string, publis
     ["two hosts", { headers: { Host: ["a", "b"] } }, { ...SENT, ...refused(400, 40001) }],
     ["what is no HTTP", "GARDEN\r\n\r\n", refused(400, 40001)],
     ["too many headers", { headers: { X: "x".repeat(20_000) } }, refused(431, 43101)],
-    ["a connect", { method: "CONNECT", target: "garden.test:443" }, refused(400, 40001)],
   ];
 
 function refused(status: number, error: number) {
@@ -121,7 +120,6 @@ function assertPublished(
         token: undefined,
         operation: undefined,
         bodyBytes: 0,
-        sentBytes: undefined,
         cut: false,
         ...published,
         isUntimed,
@@ -153,7 +151,6 @@ for (const [parts, reason] of [
     { body: '{"id":1,"name":"b"}' },
     "Cannot create plant: the id belongs to a plant with another name or tag; get that one, or use another id",
   ],
-  [{ target: '/plants/x";y"' }, "path: expected /plants or /plants/{id}"],
   [{ method: "DELETE" }, "method: expected one of GET, HEAD, POST"],
   [{ headers: { "Content-Type": SECRET } }, "Content-Type: expected application/json in UTF-8"],
   [{ headers: { Authorization: "Bearer x" } }, "Authorization: expected a live token"],
@@ -192,25 +189,6 @@ for (const [says, request, published] of REQUESTS) {
     assertPublished(messages, published);
   });
 }
-
-test("of a health check only the answer to a missing token is not published", async (t) => {
-  const service = await startService(t);
-  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
-  const id = { "X-Request-Id": "plant-store-health" };
-  for (const [headers, status] of [
-    [{ ...id, Authorization: undefined }, 401],
-    [{ ...id, Authorization: "Bearer guess" }, 401],
-    [{ Authorization: undefined }, 401],
-    [id, 200],
-  ] as const) {
-    const answer = await send(service, service.port, { headers, body: BODY });
-    assert.equal(answer.status, status);
-  }
-  assert.deepEqual(
-    messages.map(({ status, error }) => error ?? status),
-    [40102, 40101, 200],
-  );
-});
 
 test("a body that breaks off in the parser is published with its request", async (t) => {
   const service = await startService(t);

@@ -14,14 +14,6 @@ const OF_THE_LISTENER: readonly [
   value: unknown,
   error: "TypeError" | "RangeError",
 ][] = [
-  ["plants", undefined, "TypeError"],
-  ["plants", {}, "TypeError"],
-  ["plants", { ...PARTS.plants, get: 7 }, "TypeError"],
-  ["plants", { ...PARTS.plants, list: [] }, "TypeError"],
-  ["plants", { ...PARTS.plants, listLines: true }, "TypeError"],
-  ["tokens", null, "TypeError"],
-  ["tokens", { verify: "pst_" }, "TypeError"],
-  ["tokens", { ...PARTS.tokens, isCurrent: {} }, "TypeError"],
   ["basePath", 7, "TypeError"],
   ["basePath", "garden", "RangeError"],
   ["bodyBytesMax", "1024", "TypeError"],
@@ -31,8 +23,6 @@ const OF_THE_LISTENER: readonly [
 ];
 
 const OF_THE_SERVER: typeof OF_THE_LISTENER = [
-  ["host", "", "RangeError"],
-  ["host", 7, "TypeError"],
   ["port", "8080", "TypeError"],
   ["port", 65_536, "RangeError"],
   ["fd", "3", "TypeError"],

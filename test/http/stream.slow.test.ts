@@ -13,7 +13,6 @@ import {
   PlantStoreError,
   type RequestMessage,
   type ServerOptions,
-  type VerifiedToken,
 } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest, type Target } from "../support/contract.ts";
@@ -122,7 +121,6 @@ async function startWith(
 ): Promise<Target> {
   const server = await PlantServer.start({
     port: 0,
-    readBytesMax: 1 << 20,
     tokens: { verify: () => ({ name: "test", scopes: ["read", "write"] }) },
     ...options,
     plants: {
@@ -180,7 +178,7 @@ test("a stream ends at once when its client leaves, even if no more lists may be
   const held = new HeldSource();
   let lists = 0;
   const list = () => (lists++ === 0 ? source : held).list();
-  const target = await startWith(t, { list }, { readBytesMax: 1 << 25 });
+  const target = await startWith(t, { list });
   const socket = await askAndWait(t, target);
   await source.settle();
   for (let count = 0; count < 8; count++) await askAndWait(t, target);
@@ -200,97 +198,6 @@ test("a stream that is read continues, and creates are answered meanwhile", asyn
   await assertCreates(target);
 });
 
-for (const requests of [1, 20]) {
-  test(`memory for unread streams is bounded, and freed when clients leave, with ${requests} streams a connection`, async (t) => {
-    const source = new Source();
-    const target = await startWith(t, source);
-    const sockets = [];
-    for (let count = 0; count < 8; count++) sockets.push(await askAndWait(t, target, requests));
-    const page = () =>
-      send(`${target.url}/plants`, { headers: { ...headersOf(target), Accept: "*/*" } });
-    await until("no more reads are accepted", async () => (await page()).status === 503);
-    const refused = await page();
-    assertError(refused, 50301);
-    assert.equal(refused.headers.get("retry-after"), "1");
-    await assertCreates(target);
-    await source.settle();
-    assert.ok(source.open <= 4, `${source.open} lists are under way`);
-    for (const socket of sockets) socket.destroy();
-    await until("reads are accepted again", async () => (await page()).status === 200);
-    await until("no list is being read", () => source.open === 0);
-  });
-}
-
-test("an invalid query is answered 400 even if no more reads are accepted, and lists vary by Accept", async (t) => {
-  const source = new Source();
-  const target = await startWith(t, source);
-  for (let count = 0; count < 4; count++) await askAndWait(t, target);
-  const page = (query = "") => send(`${target.url}/plants${query}`, { headers: headersOf(target) });
-  await until("no more lists are taken", async () => {
-    const controller = new AbortController();
-    const init = { headers: headersOf(target), signal: controller.signal };
-    const { status } = await fetch(`${target.url}/plants`, init);
-    controller.abort();
-    return status === 503;
-  });
-  const refused = await page();
-  assertError(refused, 50301);
-  assert.equal(refused.headers.get("vary"), "Accept");
-  assertError(await page("?limit=x"), 40007);
-});
-
-test("of 300 concurrent reads of plants 256 are in the store at once, and all are answered", async (t) => {
-  let asked = 0;
-  let open = 0;
-  const { released, release } = makeLatch();
-  const server = await PlantServer.start({
-    port: 0,
-    readBytesMax: 1 << 25,
-    plants: {
-      ...EMPTY,
-      get: async (id) => {
-        open++;
-        await released;
-        return { id, name: "a" };
-      },
-    },
-    tokens: {
-      verify: () => {
-        asked++;
-        return { name: "test", scopes: ["read"] };
-      },
-    },
-  });
-  t.after(() => server.close(0));
-  const headers = { Authorization: "Bearer any" };
-  const answers = Array.from({ length: 300 }, (_, id) =>
-    send(`${server.url}/plants/${id}`, { headers }),
-  );
-  await until("all have arrived", () => asked === 300);
-  await new Promise(setImmediate); // the last of them has asked the store, if it may
-  assert.equal(open, 256);
-  release();
-  for (const { status } of await Promise.all(answers)) assert.equal(status, 200);
-});
-
-/** Two pages of such plants do not fit together into 1 MiB. */
-const LONG_NAME = "n".repeat(900_000);
-
-test("a long page is refused beside another one, and sent when it is alone", async (t) => {
-  const plants = manyPlants(3, LONG_NAME.length);
-  const service = await startReadable(t, plants, { readBytesMax: 1 << 20 });
-  const client = await Client.connect(service.port);
-  t.after(() => client.destroy());
-  const request = encodeRequest({ token: service.readToken }, { method: "GET", headers: PAGE });
-  await client.send(Buffer.concat([request, request])); // both have borrowed memory before either is read
-  const both = [await client.next(), await client.next()];
-  assert.deepEqual(both.map(({ status }) => status).sort(), [200, 503]);
-  for (const answer of both) if (answer.status === 503) assertError(answer, 50301);
-  for (const path of ["/plants", "/plants?limit=1", "/plants/3"]) {
-    assert.equal((await read(service, path)).status, 200);
-  }
-});
-
 test("a stream that fails is cut, and a warning names its request", async (t) => {
   const warnings = collectWarnings(t, "stream");
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
@@ -301,21 +208,19 @@ test("a stream that fails is cut, and a warning names its request", async (t) =>
   await assert.rejects(send(`${target.url}/plants`, { headers: headersOf(target) }));
   assert.equal(warnings.length, 1);
   assert.equal(source.open, 0);
-  const [published] = requests;
-  assert.deepEqual(
-    [published?.status, published?.cut, published?.operation],
-    [200, true, "listPlants"],
-  );
+  // A stream of another test may be published late.
+  const published = requests.find(({ operation }) => operation === "listPlants");
+  assert.deepEqual([published?.status, published?.cut], [200, true]);
   assert.equal(warnings[0]?.requestId, published?.requestId);
 });
 
 test("a stream is published as cut if its client leaves, and not if it is sent whole", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const service = await startReadable(t, manyPlants(3));
-  const { text } = await read(service, "/plants", NDJSON);
+  await read(service, "/plants", NDJSON);
   assert.deepEqual(
-    requests.map(({ cut, sentBytes }) => [cut, sentBytes]),
-    [[false, Buffer.byteLength(text)]],
+    requests.map(({ cut }) => cut),
+    [false],
   );
   const source = new Source();
   const target = await startWith(t, source);
@@ -324,7 +229,6 @@ test("a stream is published as cut if its client leaves, and not if it is sent w
   socket.destroy();
   await until("it is published", () => requests.length === 2);
   assert.equal(requests[1]?.cut, true);
-  assert.ok(Number(requests[1]?.sentBytes) > 0);
 });
 
 test("a stream whose client leaves before it begins is published as cut, without a warning", async (t) => {
@@ -388,19 +292,6 @@ test("a stream that is refused for its body before it begins is published once",
   await until("the list has ended", () => hasEnded);
   await new Promise(setImmediate);
   assert.equal(requests.length, 1);
-});
-
-test("a stream of long plants is cut beside another one, and sent when it is alone", async (t) => {
-  const warnings = collectWarnings(t, "stream");
-  const plants = [...manyPlants(2000, 100), { id: -1n, name: "n".repeat(1_000_000) }];
-  const service = await startReadable(t, plants, { readBytesMax: 1 << 20 });
-  const both = [read(service, "/plants", NDJSON), read(service, "/plants", NDJSON)];
-  const ends = await Promise.allSettled(both);
-  const cut = ends.filter(({ status }) => status === "rejected");
-  assert.ok(cut.length > 0);
-  assert.equal(warnings.length, cut.length);
-  const { text } = await read(service, "/plants", NDJSON);
-  assert.deepEqual(text.split("\n").slice(0, -1), service.logLines());
 });
 
 test("lists take turns, and those of different clients alternate", async () => {
@@ -474,35 +365,6 @@ for (const [says, accept] of [
     await creating;
   });
 }
-
-test("a stream that finds no plants for a long time does not hit the stall timeout", async (t) => {
-  let begun = 0;
-  let isOtherCut = false;
-  async function* listLines() {
-    const isFirst = begun++ === 0;
-    while (!isOtherCut) {
-      if (isFirst) yield new Uint8Array();
-      await new Promise(setImmediate);
-    }
-    yield new TextEncoder().encode("line\n");
-  }
-  const target = await startWith(
-    t,
-    { ...EMPTY, listLines },
-    {
-      stallTimeoutMs: 1000,
-      connectionCheckIntervalMs: 20,
-    },
-  );
-  const ask = () => send(`${target.url}/plants`, { headers: headersOf(target) });
-  const answer = ask();
-  answer.catch(() => {}); // awaited below
-  await until("it is read", () => begun === 1);
-  // A later stream, which stalls.
-  await assert.rejects(ask());
-  isOtherCut = true;
-  assert.equal((await answer).text, "line\n");
-});
 
 test("a stream is cut when its token is revoked", async (t) => {
   const source = new Source();
@@ -579,66 +441,9 @@ class HeldSource {
   }
 }
 
-for (const [says, isLastFirst, statuses] of [
-  ["in their order", false, [503, 200]],
-  ["the other way round", true, [200, 503]],
-] as const) {
-  test(`of two long pages on one connection read ${says}, the one that is read last is sent`, async (t) => {
-    const source = new HeldSource(LONG_NAME);
-    const target = await startWith(t, source);
-    const client = await Client.connect(target.port);
-    t.after(() => client.destroy());
-    const request = encodeRequest(target, { method: "GET", headers: PAGE });
-    await client.send(Buffer.concat([request, request]));
-    await until("both are read", () => source.begun === 2);
-    if (isLastFirst) source.releaseLast();
-    else await source.releaseOne();
-    await new Promise(setImmediate); // the first is refused, perhaps after the other was answered
-    await source.releaseOne();
-    const both = [await client.next(), await client.next()];
-    assert.deepEqual(
-      both.map(({ status }) => status),
-      statuses,
-    );
-  });
-}
-
-test("a read that other code answered before its token was judged holds no memory", async (t) => {
-  const verdicts: ((verdict: VerifiedToken) => void)[] = [];
-  const verify = () => new Promise<VerifiedToken>((resolve) => verdicts.push(resolve));
-  const plants: PlantService = {
-    create: async () => "created",
-    get: async () => undefined,
-    async *list() {
-      yield { id: 1n, name: "a" };
-    },
-  };
-  const listener = createRequestListener({ plants, tokens: { verify }, readBytesMax: 1 << 20 });
-  let isAnsweredHere = true;
-  let closed = 0;
-  const { url, port } = await serve(t, (req, res) => {
-    res.once("close", () => closed++);
-    listener(req, res);
-    req.resume();
-    if (isAnsweredHere) res.end();
-  });
-  const client = await Client.connect(port); // one connection, which stays
-  t.after(() => client.destroy());
-  for (let asked = 1; asked <= 8; asked++) {
-    await client.send(encodeRequest({ token: "any" }, { method: "GET" }));
-    await until("it is answered", () => closed === asked && verdicts.length === asked);
-    verdicts.at(-1)?.({ name: "a", scopes: ["read"] });
-  }
-  isAnsweredHere = false;
-  const answer = send(`${url}/plants`, { headers: { ...PAGE, Authorization: "Bearer any" } });
-  await until("it is asked for", () => verdicts.length === 9);
-  verdicts.at(-1)?.({ name: "a", scopes: ["read"] });
-  assert.equal((await answer).status, 200);
-});
-
 test("at most eight lists are read at once", async (t) => {
   const source = new HeldSource();
-  const target = await startWith(t, source, { readBytesMax: 1 << 25 });
+  const target = await startWith(t, source);
   const answers = Array.from({ length: 30 }, (_, index) => {
     const headers = { ...headersOf(target), ...(index % 2 === 0 ? NDJSON : PAGE) };
     return send(`${target.url}/plants`, { headers });
@@ -660,7 +465,7 @@ function countSockets(): number {
 test("a list is not read if its client left before its turn", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const source = new HeldSource();
-  const target = await startWith(t, source, { readBytesMax: 1 << 25 });
+  const target = await startWith(t, source);
   for (let index = 0; index < 8; index++) await askAndWait(t, target);
   await until("eight are read", () => source.begun === 8);
   // A client that leaves with an answer unread resets the connection.

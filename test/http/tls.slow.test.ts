@@ -7,7 +7,6 @@ import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
 import { promisify } from "node:util";
 import { createTlsServer, watchHandshakes } from "../../src/http/server.ts";
-import type { RequestMessage } from "../../src/index.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { assertCommonHeaders, assertError, chunked, encodeRequest } from "../support/contract.ts";
@@ -166,41 +165,8 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     assert.deepEqual(await client.rest(), []);
   });
 
-  test("answers a client that has closed its sending side", async (t) => {
-    const service = await startSecure(t);
-    const client = await service.connect();
-    await client.send(create(service, 1));
-    client.halfClose();
-    assert.equal((await client.next()).status, 200);
-    assert.deepEqual(await client.rest(), []);
-  });
-
-  test("answers plain HTTP with 400 and closes, drops what is neither, and continues", async (t) => {
-    const service = await startSecure(t);
-    const requests = collectMessages<RequestMessage>(t, "plant-store:request");
-    const plain = await Client.connect(service.port);
-    await plain.send(create(service, 1));
-    const answer = await plain.next();
-    assert.match(assertError(answer, 40001), /HTTPS/);
-    assertCommonHeaders(answer);
-    assert.equal(answer.headers.get("connection"), "close");
-    assert.deepEqual(await plain.rest(), []);
-    assert.deepEqual(
-      requests.map(({ status, error, client }) => [status, error, client]),
-      [[400, 40001, "127.0.0.1"]],
-    );
-    const noise = await Client.connect(service.port);
-    await noise.send("neither of both\r\n\r\n");
-    await noise.rest().catch(() => {});
-    assert.equal(noise.text.startsWith("HTTP/"), false);
-    const client = await service.connect();
-    await client.send(create(service, 2));
-    assert.equal((await client.next()).status, 200);
-    client.destroy();
-  });
-
   test("closes an idle connection", async (t) => {
-    const times = { keepAliveTimeoutMs: 20, connectionCheckIntervalMs: 20 };
+    const times = { keepAliveTimeoutMs: 20 };
     const service = await startSecure(t, times);
     const client = await service.connect();
     await client.send(create(service, 1));
