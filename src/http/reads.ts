@@ -5,6 +5,7 @@
  * lines of a store that has lines, and neither parses nor encodes them. An answer to HEAD has no body, but the
  * line is read for it, too.
  */
+
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
