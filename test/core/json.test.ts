@@ -185,3 +185,39 @@ function oracleAccepts(bytes: Buffer): boolean {
     return false;
   }
 }
+
+test("scanJson() reports each top-level member, in order, with its name and value as they are written", () => {
+  const space = fc.stringMatching(/^[ \t\n\r]{0,3}$/);
+  const name = fc.oneof(
+    fc.constantFrom('"a"', '"\\u0061"', '""', '"é\\""'),
+    fc.string().map((text) => JSON.stringify(text)),
+  );
+  const member = fc.tuple(space, name, space, space, fc.json({ maxDepth: 2 }), space);
+  fc.assert(
+    fc.property(space, fc.array(member), space, (before, members, after) => {
+      const parts = members.map(([a, name, b, c, value, d]) => `${a}${name}${b}:${c}${value}${d}`);
+      const seen: string[][] = [];
+      const text = `{${parts.join(",")}}`;
+      const whole = scanJson(before + text + after, (...member) => seen.push(member));
+      assert.deepEqual(
+        seen,
+        members.map(([, name, , , value]) => [name, value]),
+      );
+      assert.equal(whole, text);
+    }),
+  );
+  scanJson('[{"id":1}]', () => assert.fail("no object at the top"));
+});
+
+test("scanJson() names the byte of a fault, counted from 1", () => {
+  for (const [text, byte] of [
+    ["", 1],
+    ["  x", 3],
+    ['{"é":1,}', 9],
+    ['["\u{1f33f}", tru]', 10],
+    ["[1] [2]", 5],
+  ] as const) {
+    const message = new RegExp(`\\bbyte ${byte}\\b`);
+    assert.throws(() => scanJson(text, () => {}), { code: "invalid_json", message });
+  }
+});

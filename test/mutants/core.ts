@@ -105,15 +105,15 @@ a repeat is written twice: store/plant-store
 a second close of a store does not wait: store/plant-store
 -     this.#closing ??= this.#close();
 +     if (this.#closing !== undefined) return Promise.resolve(); this.#closing = this.#close();
-a page after a plant that does not exist is empty: store/plant-store-list
+a page after a plant that does not exist is empty: store/plant-store-log
 -     if (start === undefined) throw unknownCursor(after);
 +     if (start === undefined) return;
 
 store/records.ts
-a line that is read from the log may be another plant: store/records
+a line that is read from the log may be another plant: store/lookups
 - && finder.hasId(id);
 + && id !== undefined;
-a page repeats the plant of its cursor: store/plant-store-list
+a page repeats the plant of its cursor: store/plant-store-log
 - return isKnown ? after === undefined || offset !== start : undefined;
 + return isKnown ? true : undefined;
 
@@ -137,7 +137,7 @@ a restore goes into a folder that holds something: store/backup
 +     if (found !== LOG_NAME) return;
 
 store/start.ts
-an import, a repair or a server does not lock its folder: store/plant-store-open
+an import, a repair or a server does not lock its folder: store/plant-store-log
 -   return locks.acquire(directory, { name: LOCK_NAME, command, durableBytes });
 +   return locks.acquire(directory, { name: \`\${process.hrtime.bigint()}\`, command, durableBytes });
 

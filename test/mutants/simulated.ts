@@ -8,9 +8,8 @@
  * suite, and `npm run crash`); lost sectors that are mended anywhere (only more than a MiB before the end, and
  * there a checkpoint refuses the log); a clean-up that fails and hides why (the error is an `io_error` all the
  * same); a restore that fails and does not make durable that nothing is left (nobody was told that something is
- * there). Too rare for a minute, with a test of their own: a line that is blanked in one write, and a quarantine
- * beside it (`log/mend-lost`); a copy that is not compared with its source, and a backup that has what is not
- * durable (`store/backup`); a log that reads otherwise the second time (`log/resync`); an unfinished copy of a
+ * there); a line that is blanked in one write. Too rare for a minute, with a test of their own: a copy that is
+ * not compared with its source (`store/backup`), and a backup that has what is not durable (`store/readers`); a log that reads otherwise the second time (`log/resync`); an unfinished copy of a
  * token log, and an event with a zero for its line feed (`auth/token-file-recovery`); an unfinished log that a
  * start leaves (`faults/leftovers`); a refused append that is cut and not synced (`simulation/platter`); a
  * checkpoint that goes on with one that was not finished (`log/checkpoint`); a restore that fails and forgets a

@@ -31,8 +31,8 @@ export function writeLog(folder: string, content: string | Buffer): void {
 }
 
 /** Writes a checkpoint of a log that began with these bytes. */
-export function writeCheckpointOf(folder: string, known: string): void {
-  const records = known.split("\n").length - 1;
+export function writeCheckpointOf(folder: string, known: string | Buffer): void {
+  const records = known.toString().split("\n").length - 1;
   const checkpoint = { bytes: known.length, records, crc32: crc32(known) };
   writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
 }
