@@ -5,8 +5,8 @@
  * the `Status` port and the channels, and nothing of the store. It keeps no process alive.
  *
  * It reads only: GET and HEAD, no tokens, so its address is its only protection. A connection has one request,
- * and closes with the response: nothing that follows the head of the request is read. The texts are ready, or
- * made at most ten times a second, no matter who asks.
+ * and closes with the response: a body is never read, beyond the packets that have arrived by then. The texts are
+ * ready, or made at most ten times a second, no matter who asks.
  */
 import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
@@ -60,7 +60,6 @@ export class AdminServer {
     const routes = makeRoutes(sources);
     const isChecked = isLoopback(address.host);
     const server = http.createServer(LIMITS, (req, res) => {
-      req.socket.pause(); // no more of its body, and no further request, is read
       answer(req, routes, isChecked).then((reply) => send(req, res, reply));
     });
     server.maxConnections = CONNECTIONS_MAX;

@@ -3,11 +3,13 @@
  * process becomes that user for good: the owner may replace any file there by a link to any file of the
  * machine, and root would write to that file (the class of CVE-2016-1247).
  *
- * Invariant: root writes only to folders that no other user can change or replace.
+ * Invariant: root follows nothing that another user owns. A data directory of root's in which others may write,
+ * such as a tmpfs or an emptyDir, is a warning: what they put there later is found by the next command.
  */
 import fs from "node:fs";
 import { userInfo } from "node:os";
 import path from "node:path";
+import { publishWarning } from "../core/channels.ts";
 import { UsageError } from "./command.ts";
 import { report } from "./output.ts";
 
@@ -24,15 +26,18 @@ function isRoot(): boolean {
  * Makes root the user who owns the folder, for good. Other users, and root in a folder of its own, stay who
  * they are. If the folder is missing, the owner of the nearest folder above it counts, and will own it.
  *
- * @throws UsageError if root cannot become the owner, if the owner cannot reach the folder, or like
- * `requireRootsAlone`.
+ * @throws UsageError if root cannot become the owner, if the owner cannot reach the folder, or if something of
+ * another user is in a folder of root's, or on the path to it.
  */
 export function becomeOwner(folder: string): void {
   if (!isRoot()) return;
   const existing = nearestExisting(folder);
   const { uid, gid } = fs.statSync(existing);
   if (uid === 0) {
-    requireRootsAlone(folder);
+    refuse(folder, findPartOf(folder, isForeign));
+    const open = findOpenPart(folder);
+    if (open !== undefined)
+      publishWarning(`Other users can change "${open}"; chmod go-w closes it to them`);
     return;
   }
   const owner = `the owner of "${existing}" (user ${uid})`;
@@ -67,7 +72,10 @@ export function isRootsAlone(folder: string): boolean {
 
 /** @throws UsageError if this is root, and another user can change or replace the folder. */
 export function requireRootsAlone(folder: string): void {
-  const part = isRoot() ? findOpenPart(folder) : undefined;
+  if (isRoot()) refuse(folder, findOpenPart(folder));
+}
+
+function refuse(folder: string, part: string | undefined): void {
   if (part === undefined) return;
   throw new UsageError(
     `Cannot use "${folder}" as root: another user can change "${part}"; close that (chown root, chmod go-w), or ` +
@@ -77,14 +85,23 @@ export function requireRootsAlone(folder: string): void {
 
 /** The part of the path, of what its links lead to, or of its contents that another user than root can change. */
 function findOpenPart(folder: string): string | undefined {
+  return findPartOf(folder, (stat, part) => {
+    // In a sticky folder a user can change only entries of their own. The mode of a link has no meaning.
+    const isSticky = (stat.mode & 0o1000) !== 0 && part !== path.resolve(folder);
+    const isOpen = !stat.isSymbolicLink() && !isSticky && (stat.mode & 0o022) !== 0;
+    return isForeign(stat) || isOpen;
+  });
+}
+
+function isForeign({ uid }: fs.Stats): boolean {
+  return uid !== 0;
+}
+
+/** The first part of the path of which the judge says so, or else what belongs to another user in the folder. */
+function findPartOf(folder: string, judge: Judge): string | undefined {
   const existing = nearestExisting(folder);
   const isThere = existing === path.resolve(folder);
-  const open = findPart(existing, (stat, part) => {
-    // In a sticky folder a user can change only entries of their own. The mode of a link has no meaning.
-    const isSticky = (stat.mode & 0o1000) !== 0 && !(isThere && part === existing);
-    const isOpen = !stat.isSymbolicLink() && !isSticky && (stat.mode & 0o022) !== 0;
-    return stat.uid !== 0 || isOpen;
-  });
+  const open = findPart(existing, judge);
   if (open !== undefined || !isThere || !fs.statSync(existing).isDirectory()) return open;
   // A link that another user has put there stays after the folder was closed.
   const contents = fs.readdirSync(existing).map((name) => path.join(existing, name));

@@ -85,7 +85,7 @@ const TRAPS: Readonly<Record<string, (place: string, vault: string) => void>> = 
     symlinkSync(join(vault, "evil"), place),
 };
 
-const TOKEN_LINE = `{"name":"app","hash":"${"0".repeat(64)}","scopes":["write"],"createdAt":"2026-01-01T00:00:00.000Z"}\n`;
+const TOKEN_LINE = `{"event":"created","name":"app","hash":"${"0".repeat(64)}","scopes":["write"],"createdAt":"2026-01-01T00:00:00.000Z"}\n`;
 
 const IMPORT = ["import", "/dev/null"];
 const REPAIR = ["repair", "--yes"];
@@ -319,10 +319,27 @@ describe("as root in a folder of another user", SETTINGS, () => {
 });
 
 describe("as root in a folder of root", SETTINGS, () => {
-  test("root stays root below a sticky folder, but not in it", async (t) => {
+  for (const mode of [0o777, 0o1777]) {
+    test(`a folder of root's with mode ${mode.toString(8)} is served, with a warning, and so is one below it`, async (t) => {
+      const folder = makeFolder(t);
+      chmodSync(folder, mode);
+      const below = join(folder, "new", "data");
+      for (const [data, warnings] of [
+        [folder, 1],
+        [below, mode === 0o777 ? 1 : 0],
+      ] as const) {
+        const { status, stderr } = await run(data, "token", "create", "gardener");
+        assert.equal(status, 0, stderr);
+        assert.equal(stderr.split("warning: ").length - 1, warnings, stderr);
+        const server = await startServer(t, ["--data", data]);
+        assert.equal((await server.stop()).status, 0);
+      }
+    });
+  }
+
+  test("root stays root below a sticky folder", async (t) => {
     const folder = makeFolder(t);
     chmodSync(folder, 0o1777);
-    assert.equal((await run(folder, "token", "create", "gardener")).status, 2);
     const data = join(folder, "new");
     const { status, stderr } = await run(data, "token", "create", "gardener");
     assert.equal(status, 0);
@@ -368,11 +385,6 @@ describe("as root in a folder of root", SETTINGS, () => {
   const OPEN: Readonly<
     Record<string, (t: TestContext) => readonly [folder: string, part: string]>
   > = {
-    "that others may write to": (t) => {
-      const folder = makeFolder(t);
-      chmodSync(folder, 0o775);
-      return [folder, folder];
-    },
     "below a folder of another user": (t) => {
       const parent = makeServiceFolder(t);
       mkdirSync(join(parent, "roots"), { mode: 0o700 });

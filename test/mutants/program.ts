@@ -10,6 +10,9 @@ the Host of a page is compared by its end: admin/server-address
 a page of another site may read the figures: admin/server
 -   if (isChecked && !isSafeHost(headers.host)) {
 +   if (!isChecked && !isSafeHost(headers.host)) {
+the body of a refused request is read to its end: admin/server
+- , Connection: "close" };
++ , Connection: "keep-alive" };
 a server that is not ready says that it is: admin/server
 - status: state === "ready" ? 200 : 503 };
 + status: 200 };
