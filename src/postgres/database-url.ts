@@ -33,8 +33,11 @@ export interface TlsRule {
   readonly ca: Buffer | undefined;
 }
 
-/** Without `allow` and `prefer`: an attacker who blocks TLS would get an unencrypted session. */
-const TLS_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
+/**
+ * `require` means `verify-full`. Without `allow` and `prefer`: an attacker who blocks TLS would get an
+ * unencrypted session.
+ */
+const TLS_MODES = ["disable", "verify-ca", "verify-full", "require"] as const;
 /** @internal */
 export type TlsMode = (typeof TLS_MODES)[number];
 
@@ -111,8 +114,7 @@ function readTlsRule(parameters: Parameters, hosts: readonly DatabaseHost[]): Tl
   const byDefault = hosts.every(isLocal) ? "disable" : "verify-full";
   const mode = readMode(parameters.sslmode) ?? byDefault;
   return {
-    // As in libpq, a certificate that is given is used.
-    mode: mode === "require" && path !== undefined ? "verify-ca" : mode,
+    mode: mode === "require" ? "verify-full" : mode,
     ca: path === undefined || path === "system" ? undefined : readCertificate(path),
   };
 }

@@ -27,7 +27,7 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
     constructor({ port, stream }: { readonly port: number; readonly stream: () => Socket }) {
       this.#port = port;
       this.#socket = stream().on("error", () => {});
-      this.connection = { stream: this.#socket, on: () => {} };
+      this.connection = { stream: this.#socket };
       this.#lost = new Promise((_, reject) => {
         this.#socket.once("close", () => reject(new Error("closed")));
       });

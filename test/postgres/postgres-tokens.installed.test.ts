@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createRequestListener } from "../../src/index.ts";
 import {
-  createFirstToken,
   createToken,
   importTokens,
   listTokens,
@@ -104,24 +100,6 @@ test("a token is refused from its expiry on", OPTIONS, async (t) => {
   assert.ok(await createToken(operator, { name: "short" }), "its name is free again");
 });
 
-test("of two operators who create one name at once, one succeeds", OPTIONS, async (t) => {
-  const { operator, server, database } = await openGarden(t, 0);
-  const other = await openPlants(t, { url: server.url(database) });
-  for (let round = 0; round < 10; round++) {
-    const name = `app${round}`;
-    const outcomes = await Promise.allSettled([
-      createToken(operator, { name }),
-      createToken(other, { name }),
-    ]);
-    const failed = outcomes.filter((outcome) => outcome.status === "rejected");
-    assert.equal(failed.length, 1);
-    assert.equal(failed[0]?.reason.code, "token_exists");
-  }
-  assert.equal((await listTokens(operator)).length, 10);
-  await assert.rejects(revokeToken(operator, "nobody"), { code: "token_unknown" });
-  assert.equal(await createFirstToken(operator, { name: "first" }), undefined);
-});
-
 test("a change whose answer is lost is made once, and reported", OPTIONS, async (t) => {
   const { server, database, operator } = await openGarden(t, 0);
   const pg = await loadDriver();
@@ -195,33 +173,6 @@ test("the role of the servers cannot change tokens", OPTIONS, async (t) => {
       return error.code === "io_error";
     },
   );
-});
-
-test("the listener serves the plants and tokens of a database", OPTIONS, async (t) => {
-  const { operator, url } = await openGarden(t, 0);
-  const plants = await openPlants(t, { url });
-  const tokens = await openTokens(t, plants);
-  const server = createServer(createRequestListener({ plants, tokens })).listen(0, "127.0.0.1");
-  t.after(() => server.close());
-  await until("it listens", () => server.listening);
-  const token = await createToken(operator, { name: "app", scopes: ["write", "read"] });
-  await tokens.refresh();
-  const { port } = server.address() as AddressInfo;
-  const send = (method: string, path: string, body?: string) =>
-    fetch(`http://127.0.0.1:${port}${path}`, {
-      method,
-      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-      ...(body === undefined ? {} : { body }),
-    });
-  const created = await send("POST", "/plants", '{"id":9223372036854775807,"name":"Fern"}');
-  assert.deepEqual([created.status, await created.text()], [200, '{"name":"Fern"}']);
-  const conflict = await send("POST", "/plants", '{"id":9223372036854775807,"name":"Moss"}');
-  assert.equal(conflict.status, 400);
-  const read = await send("GET", "/plants/9223372036854775807");
-  assert.equal(await read.text(), '{"id":9223372036854775807,"name":"Fern"}');
-  await revokeToken(operator, "app");
-  await tokens.refresh();
-  assert.equal((await send("GET", "/plants")).status, 401);
 });
 
 test("a primary that was replaced no longer gives verdicts", OPTIONS, async (t) => {

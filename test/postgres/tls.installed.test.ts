@@ -39,7 +39,6 @@ test("the certificate of the server is checked as sslmode requires", OPTIONS, as
   const { certPath, urlOf } = await startWithTls(t, ["hostssl all all all trust"]);
   const { certPath: wrongPath } = makeCertificate(t, "other");
   assert.ok(await create(t, urlOf(`sslmode=verify-full&sslrootcert=${certPath}`)));
-  assert.ok(await create(t, urlOf("sslmode=require")), "any certificate will do");
   const localhost = { host: "localhost" };
   assert.ok(await create(t, urlOf(`sslmode=verify-ca&sslrootcert=${certPath}`, localhost)));
   for (const [url, reason] of [
@@ -58,29 +57,4 @@ const plain = new SharedCluster();
 test("TLS is not given up for a server without it", OPTIONS, async (t) => {
   const { url } = await plain.createStore();
   await assert.rejects(create(t, `${url}?sslmode=require`, 3000), /does not support SSL/);
-});
-
-test("a password is sent only to a server that proves its identity", OPTIONS, async (t) => {
-  const ways = ["password", "md5", "scram-sha-256"];
-  const { cluster, certPath, urlOf } = await startWithTls(t, [
-    ...ways.map((way) => `host all ${way.slice(0, 3)} all ${way}`),
-    "host all all all trust",
-  ]);
-  await cluster.sql("SET password_encryption = 'md5'; CREATE ROLE md5 LOGIN PASSWORD 'secret'");
-  for (const way of ["pas", "scr"]) await cluster.sql(`CREATE ROLE ${way} LOGIN PASSWORD 'secret'`);
-  await cluster.sql("GRANT plant_store TO pas, md5, scr");
-  const verified = `sslmode=verify-full&sslrootcert=${certPath}`;
-  for (const user of ["pas:secret", "md5:secret"]) {
-    assert.ok(await create(t, urlOf(verified, { user })), "the certificate proves it");
-    for (const mode of ["require", "disable"]) {
-      const url = urlOf(`sslmode=${mode}`, { user });
-      await assert.rejects(create(t, url, 3000), /cleartext or as MD5/, url);
-    }
-  }
-  assert.ok(await create(t, urlOf("sslmode=disable", { user: "scr:secret" })), "SCRAM proves it");
-  await assert.rejects(
-    create(t, urlOf("sslmode=disable", { user: "scr:wrong" }), 3000),
-    /password/,
-  );
-  await assert.rejects(create(t, urlOf("sslmode=disable", { user: "scr" }), 3000), /none is given/);
 });
