@@ -1,164 +1,199 @@
 /**
- * Clients that create plants, repeat them, and use their ids for other plants, on keep-alive
- * connections. They judge every answer.
+ * Clients that create plants, repeat them, and use their ids for other plants, on a server that may end at any
+ * moment. They check every answer, and compare the log with what was acknowledged.
+ *
+ * A plant is a number, from which its id, name and tag follow.
  */
-import { type Answer, Connection } from "./connection.ts";
-import type { PlantBook } from "./plant-book.ts";
-import type { Random } from "./random.ts";
+import http from "node:http";
+import { text as readText } from "node:stream/consumers";
 
-/** The server, and what is known about the plants that were sent to it. */
+/** From here on a double has no room for the last digit of an id, and rounds it to that of another plant. */
+const FIRST_ID = 9_007_199_254_740_993n;
+
+function pick<T>(items: readonly T[]): T | undefined {
+  return items[Math.floor(Math.random() * items.length)];
+}
+
 export interface Target {
-  readonly port: number;
+  readonly url: string;
   readonly token: string;
-  readonly book: PlantBook;
 }
 
-/** The outcomes of the requests of one run. */
-export interface Tally {
-  answered: number;
-  /** 503: the outcome is unknown. */
-  refused: number;
-  /** Descriptions of answers that no correct server gives; the first few only. */
-  readonly wrong: string[];
-}
+/** What was sent in the lives of one data directory, and what was acknowledged. */
+export class Book {
+  sent = 0;
+  readonly #acknowledged = new Set<number>();
+  readonly #order: number[] = [];
 
-/** The probability of each kind of request; all others create new plants. */
-export interface Mix {
-  readonly replay: number;
-  readonly conflict: number;
-  /** A plant that another connection has just sent. */
-  readonly twin: number;
-}
-
-export const USUAL_MIX: Mix = { replay: 0.1, conflict: 0.03, twin: 0.05 };
-
-const WRONG_KEPT = 10;
-
-function newTally(): Tally {
-  return { answered: 0, refused: 0, wrong: [] };
-}
-
-/** Sends a plant, new or not; returns false if the connection has ended. */
-async function sendPlant(
-  connection: Connection,
-  { token, book }: Target,
-  plant: number,
-  tally: Tally,
-): Promise<boolean> {
-  const answer = await connection.post(token, book.line(plant));
-  const isStored = answer?.status === 200 && answer.text === book.answer(plant);
-  if (isStored) book.acknowledge(plant);
-  return judge(connection, answer, isStored, `create of plant ${plant}`, tally);
-}
-
-/** Sends another plant with the id of an acknowledged one. */
-async function sendConflict(
-  connection: Connection,
-  { token, book }: Target,
-  plant: number,
-  tally: Tally,
-): Promise<boolean> {
-  const answer = await connection.post(token, book.conflict(plant));
-  const isRefused = answer?.status === 400 && answer.text.startsWith('{"error":40006,');
-  return judge(connection, answer, isRefused, `conflict with plant ${plant}`, tally);
-}
-
-function judge(
-  connection: Connection,
-  answer: Answer | undefined,
-  isRight: boolean,
-  what: string,
-  tally: Tally,
-): boolean {
-  if (answer === undefined) {
-    if (connection.hasTimedOut) noteWrong(tally, `${what}: no answer in time`);
-    return false;
+  get acknowledged(): number {
+    return this.#order.length;
   }
-  tally.answered++;
-  if (answer.status === 503) tally.refused++;
-  else if (!isRight) noteWrong(tally, `${what}: ${answer.status} ${answer.text.slice(0, 200)}`);
-  return true;
+
+  acknowledge(plant: number): void {
+    if (this.#acknowledged.has(plant)) return;
+    this.#acknowledged.add(plant);
+    this.#order.push(plant);
+  }
+
+  pickAcknowledged(): number | undefined {
+    return pick(this.#order);
+  }
+
+  /** The last plants that were acknowledged, and as many others. */
+  sample(count: number): number[] {
+    const others = Array.from({ length: count }, () => this.pickAcknowledged() ?? []).flat();
+    return [...new Set([...this.#order.slice(-count), ...others])];
+  }
+
+  /** The line of the log, which is also a body that creates it. */
+  line(plant: number): string {
+    return `{"id":${FIRST_ID + BigInt(plant)},${this.#members(plant)}}`;
+  }
+
+  /** The body of the answer to its create. */
+  answer(plant: number): string {
+    return `{${this.#members(plant)}}`;
+  }
+
+  /** A body with the id of this plant and another name. */
+  conflict(plant: number): string {
+    return `{"id":${FIRST_ID + BigInt(plant)},"name":"not plant ${plant}"}`;
+  }
+
+  /** One plant in a hundred fills pages, and one in a thousand many of them. */
+  #members(plant: number): string {
+    const length = plant % 1000 === 999 ? 150_000 : plant % 100 === 99 ? 15_000 : plant % 97;
+    const tag = plant % 3 === 0 ? "" : `,"tag":"bed ${plant % 97}"`;
+    return `"name":"Fern ${plant} ü🌿${"x".repeat(length)}"${tag}`;
+  }
+
+  /** What is wrong with a log: plants that are lost, there twice, or were never sent. */
+  findFaults(log: string): string[] {
+    const lines = log.split("\n");
+    const torn = lines.pop() === "" ? [] : ["the last line has no line feed"];
+    const seen = new Set<number>();
+    const wrong = lines.flatMap((line) => {
+      const id = /^\{"id":([0-9]{1,19}),/.exec(line)?.[1] ?? "-1";
+      const plant = Number(BigInt(id) - FIRST_ID);
+      if (plant < 0 || plant >= this.sent || line !== this.line(plant)) {
+        return [`no plant that was sent: ${line.slice(0, 100)}`];
+      }
+      if (seen.has(plant)) return [`plant ${plant} is there twice`];
+      seen.add(plant);
+      return [];
+    });
+    const lost = this.#order.filter((plant) => !seen.has(plant));
+    return [...torn, ...wrong, ...lost.map((plant) => `plant ${plant} is lost`)];
+  }
 }
 
-function noteWrong(tally: Tally, what: string): void {
-  if (tally.wrong.length < WRONG_KEPT) tally.wrong.push(what);
+interface Answer {
+  readonly status: number | undefined;
+  readonly text: string;
 }
 
-export interface LoadOptions extends Target {
-  readonly connections: number;
-  readonly random: Random;
-  readonly mix: Mix;
+/** One keep-alive connection. */
+class Connection {
+  readonly #target: Target;
+  readonly #agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+
+  constructor(target: Target) {
+    this.#target = target;
+  }
+
+  /** Sends a create; `undefined` if the connection ended before the answer was whole. */
+  async post(body: string): Promise<Answer | undefined> {
+    const headers = {
+      Authorization: `Bearer ${this.#target.token}`,
+      "Content-Type": "application/json",
+      "Content-Length": Buffer.byteLength(body),
+    };
+    try {
+      const res = await new Promise<http.IncomingMessage>((resolve, reject) => {
+        const options = { method: "POST", headers, agent: this.#agent };
+        const req = http.request(`${this.#target.url}/plants`, options, resolve);
+        req.once("error", reject).end(body);
+      });
+      return { status: res.statusCode, text: await readText(res) };
+    } catch {
+      return undefined;
+    }
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
 }
 
 /** A load that continues until it is stopped or the server has gone. */
 export class Load {
-  readonly tally = newTally();
-  readonly #options: LoadOptions;
+  /** Descriptions of answers that no correct server gives. */
+  readonly wrong: string[] = [];
+  readonly #book: Book;
+  readonly #target: Target;
+  readonly #ended: Promise<unknown>;
   #isStopped = false;
-  #ended: Promise<unknown> = Promise.resolve();
 
-  private constructor(options: LoadOptions) {
-    this.#options = options;
-  }
-
-  /** Opens all connections, then starts to send on them. */
-  static async start(options: LoadOptions): Promise<Load> {
-    const load = new Load(options);
-    const opening = Array.from({ length: options.connections }, () =>
-      Connection.open(options.port),
-    );
-    const connections = await Promise.all(opening);
-    load.#ended = Promise.all(connections.map((connection) => load.#run(connection)));
-    return load;
+  constructor(target: Target, book: Book, connections = 64) {
+    this.#target = target;
+    this.#book = book;
+    this.#ended = Promise.all(Array.from({ length: connections }, () => this.#run()));
   }
 
   /** Sends nothing more, and waits for the outstanding answers or the end of the server. */
-  async stop(): Promise<Tally> {
+  async stop(): Promise<void> {
     this.#isStopped = true;
     await this.#ended;
-    return this.tally;
   }
 
-  async #run(connection: Connection | undefined): Promise<void> {
-    if (connection === undefined) return;
+  async #run(): Promise<void> {
+    const connection = new Connection(this.#target);
     while (!this.#isStopped && (await this.#sendNext(connection)));
     connection.close();
   }
 
-  #sendNext(connection: Connection): Promise<boolean> {
-    const { book, random, mix } = this.#options;
-    const chance = random.next();
-    const conflicts = mix.replay + mix.conflict;
-    const known = chance < conflicts ? book.pickAcknowledged(random) : undefined;
-    if (known !== undefined) {
-      const send = chance < mix.replay ? sendPlant : sendConflict;
-      return send(connection, this.#options, known, this.tally);
-    }
-    const isTwin = chance > 1 - mix.twin && book.taken > 0;
-    const plant = isTwin ? book.taken - 1 : book.take();
-    return sendPlant(connection, this.#options, plant, this.tally);
+  async #sendNext(connection: Connection): Promise<boolean> {
+    const book = this.#book;
+    const chance = Math.random();
+    const known = chance < 0.13 ? book.pickAcknowledged() : undefined;
+    if (known !== undefined && chance < 0.03) return this.#sendConflict(connection, known);
+    if (known !== undefined) return this.#send(connection, known);
+    // A plant that another connection has just sent, or a new one.
+    const isTwin = chance > 0.95 && book.sent > 0;
+    return this.#send(connection, isTwin ? book.sent - 1 : book.sent++);
+  }
+
+  /** Sends a plant, new or not; `false` if the connection has ended. */
+  async #send(connection: Connection, plant: number): Promise<boolean> {
+    const answer = await connection.post(this.#book.line(plant));
+    if (answer?.status === 200 && answer.text === this.#book.answer(plant)) {
+      this.#book.acknowledge(plant);
+    } else this.#note(`create of plant ${plant}`, answer);
+    return answer !== undefined;
+  }
+
+  async #sendConflict(connection: Connection, plant: number): Promise<boolean> {
+    const answer = await connection.post(this.#book.conflict(plant));
+    const isRefused = answer?.status === 400 && answer.text.startsWith('{"error":40006,');
+    if (!isRefused) this.#note(`conflict with plant ${plant}`, answer);
+    return answer !== undefined;
+  }
+
+  #note(what: string, answer: Answer | undefined): void {
+    if (answer !== undefined) this.wrong.push(`${what}: ${answer.status} ${answer.text}`);
   }
 }
 
-/** Repeats plants that were all acknowledged; resolves with descriptions of wrong answers. */
-export async function replay(target: Target, plants: readonly number[]): Promise<string[]> {
-  const tally = newTally();
-  const waiting = [...plants];
-  const connections = await Promise.all(
-    Array.from({ length: Math.min(8, plants.length) }, () => Connection.open(target.port)),
-  );
-  const run = async (connection: Connection | undefined) => {
-    for (;;) {
-      const plant = waiting.pop();
-      if (plant === undefined) break;
-      if (connection === undefined || !(await sendPlant(connection, target, plant, tally))) {
-        noteWrong(tally, `replay of plant ${plant}: no answer`);
-        break;
-      }
-    }
-    connection?.close();
-  };
-  await Promise.all(connections.map(run));
-  if (tally.refused > 0) noteWrong(tally, `${tally.refused} replays were answered 503`);
-  return tally.wrong;
+/** Repeats plants, and acknowledges them; resolves with descriptions of wrong answers. */
+export async function repeat(target: Target, book: Book, plants: readonly number[]) {
+  const connection = new Connection(target);
+  const wrong: string[] = [];
+  for (const plant of plants) {
+    const answer = await connection.post(book.line(plant));
+    const isRight = answer?.status === 200 && answer.text === book.answer(plant);
+    if (isRight) book.acknowledge(plant);
+    else wrong.push(`repeat of plant ${plant}: ${answer?.status} ${answer?.text}`);
+  }
+  connection.close();
+  return wrong;
 }

@@ -1,46 +1,53 @@
-/** Processes that are frozen or busy, and disks that do not answer: a token is neither believed for longer than 2 s, nor refused without need. */
+/** Servers that are stopped for a while (SIGSTOP), as a suspended machine does it. */
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { ask } from "../support/admin.ts";
-import { runCli } from "../support/cli.ts";
+import { createToken, revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
-import { makeFolder } from "../support/folders.ts";
-import { FREEZERS } from "../support/freeze.ts";
-import { freezeOnce } from "../support/frozen-server.ts";
-import { postPlant } from "../support/post.ts";
-import { runToEnd } from "../support/run.ts";
-import { freePort } from "../support/serve.ts";
-import { errorNumber, startService } from "../support/service.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
-import { Trial } from "./trial.ts";
+import { plant, Trial } from "./trial.ts";
 
-for (const [how, makeFreezer] of Object.entries(FREEZERS)) {
-  test(
-    `a server that is frozen (${how}) refuses a token that was revoked meanwhile, accepts others, and stays ready`,
-    TIMEOUT,
-    async (t) => {
-      const freezer = makeFreezer(t);
-      if (typeof freezer === "string") return t.skip(freezer);
-      const folder = makeFolder(t);
-      const admin = `127.0.0.1:${await freePort()}`;
-      const trial = await Trial.start(t, { folder, args: ["--admin", admin], env: freezer.env });
-      const states: Promise<number | undefined>[] = [];
-      const thaw = (pid: number) => {
-        states.push(ask(`http://${admin}`, "/readyz").then(({ status }) => status));
-        freezer.thaw(pid);
-      };
-      for (let round = 0; round < 2; round++) {
-        const { revoked, good } = await freezeOnce(trial, { ...freezer, thaw });
-        assert.deepEqual([revoked, good], [Array(3).fill(401), Array(2).fill(200)]);
-      }
-      assert.deepEqual(await Promise.all(states), [200, 200]);
-      assert.deepEqual(trial.messages, []);
-    },
-  );
-}
+/** A revocation is in force after so long. */
+const IN_FORCE_MS = 2000;
+
+test(
+  "a server that is frozen for more than 2 s refuses a token that was revoked meanwhile, and accepts others",
+  TIMEOUT,
+  async (t) => {
+    const trial = await Trial.start(t);
+    const thief = await createToken(trial.folder, { name: "thief" });
+    const create = (token: string, id: number) => encodeRequest({ token }, { body: plant(id) });
+    const connect = async (t: TestContext) => {
+      const client = await Client.connect(trial.server.port);
+      t.after(() => client.destroy());
+      return client;
+    };
+    const [old, half, owner] = [await connect(t), await connect(t), await connect(t)] as const;
+    for (const client of [old, half]) {
+      await until("the token is accepted", async () => {
+        await client.send(create(thief, 1));
+        return (await client.next()).status === 200;
+      });
+    }
+    const halfCreate = create(thief, 2);
+    await half.send(halfCreate.subarray(0, -3));
+    process.kill(trial.pid, "SIGSTOP");
+    await revokeToken(trial.folder, "thief");
+    const revokedAt = performance.now();
+    await until("it is in force", () => performance.now() - revokedAt > IN_FORCE_MS);
+    await old.send(create(thief, 3));
+    await half.send(halfCreate.subarray(-3));
+    const fresh = await connect(t);
+    await fresh.send(create(thief, 4));
+    await owner.send(create(trial.token, 5));
+    process.kill(trial.pid, "SIGCONT");
+    for (const client of [old, half, fresh]) assert.equal((await client.next()).status, 401);
+    assert.equal((await owner.next()).status, 200);
+    assert.deepEqual(trial.messages, []);
+  },
+);
 
 test(
   "a server that was frozen while another one took its place acknowledges nothing",
@@ -61,86 +68,5 @@ test(
     for (const answer of await Promise.all(answers)) assert.notEqual(answer, 200);
     assert.equal((await first.ended).status, 1);
     assert.equal(await second.create(4), 200);
-  },
-);
-
-test("a token that the command line has created is accepted at once", TIMEOUT, async (t) => {
-  const { folder, server } = await Trial.start(t);
-  for (let id = 0; id < 5; id++) {
-    const { stdout } = await runCli(["token", "create", `app-${id}`, "--data", folder]);
-    const answer = await postPlant(server.url, stdout.trim(), `{"id":${id},"name":"x"}`);
-    assert.equal(answer.status, 200);
-  }
-});
-
-test(
-  "while the event loop is busy for 3 s no good token is refused, and the tokens stay readable",
-  TIMEOUT,
-  async (t) => {
-    const { port, token, tokens, post } = await startService(t);
-    const client = await Client.connect(port);
-    t.after(() => client.destroy());
-    const create = (id: number) => encodeRequest({ token }, { body: `{"id":${id},"name":"x"}` });
-    await client.send(create(1));
-    assert.equal((await client.next()).status, 200);
-    const sent = client.send(create(2));
-    const posted = post('{"id":3,"name":"x"}');
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3000); // as a long computation
-    assert.equal(tokens.isReadable, true);
-    await sent;
-    assert.deepEqual([(await client.next()).status, (await posted).status], [200, 200]);
-  },
-);
-
-/** Reads that take threads of the pool until the test writes to the FIFO. */
-async function holdThreads(t: TestContext, count: number): Promise<() => void> {
-  const fifo = join(makeFolder(t), "fifo");
-  await runToEnd(["mkfifo", fifo]);
-  const fd = fs.openSync(fifo, fs.constants.O_RDWR);
-  const reads = Array.from(
-    { length: count },
-    () => new Promise((resolve) => fs.read(fd, Buffer.alloc(1), 0, 1, null, resolve)),
-  );
-  let isHeld = true;
-  const release = () => {
-    if (isHeld) fs.writeSync(fd, "x".repeat(count));
-    isHeld = false;
-  };
-  t.after(async () => {
-    release();
-    await Promise.all(reads);
-    fs.closeSync(fd);
-  });
-  return release;
-}
-
-test(
-  "while slow reads hold two threads of the pool no good token is refused",
-  TIMEOUT,
-  async (t) => {
-    const { post, tokens } = await startService(t);
-    await holdThreads(t, 2);
-    const end = performance.now() + 3000;
-    await until("3 s have passed", async () => {
-      assert.equal((await post('{"id":1,"name":"x"}')).status, 200);
-      assert.equal(tokens.isReadable, true);
-      return performance.now() > end;
-    });
-  },
-);
-
-test(
-  "while the disk answers no look every token is answered 50306 2 s later, until it answers",
-  TIMEOUT,
-  async (t) => {
-    const { post, url, tokens } = await startService(t);
-    assert.equal((await post('{"id":1,"name":"x"}')).status, 200);
-    const release = await holdThreads(t, 4); // all of them
-    await until("the tokens are unreadable", () => !tokens.isReadable);
-    assert.equal(errorNumber(await postPlant(url, "pst_unknown", "{}")), 50306);
-    assert.equal(errorNumber(await post('{"id":1,"name":"x"}')), 50306);
-    release();
-    await until("the tokens are readable", () => tokens.isReadable);
-    assert.equal((await post('{"id":1,"name":"x"}')).status, 200);
   },
 );

@@ -1,16 +1,14 @@
 /** A lock that is removed while it is held, and file systems on which the lock does not work. */
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logPath } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
-import { canRun, canTrace, traced } from "./machine.ts";
-import { assertGoesOn, assertTurnedAway, runOn, startRefused, Trial } from "./trial.ts";
+import { canTrace, traced } from "./machine.ts";
+import { assertGoesOn, startRefused, Trial } from "./trial.ts";
 
 /** Removes the lock, as a cleaner of old files would. */
 function removeLocks(folder: string): void {
@@ -69,45 +67,6 @@ test(
 
 function later<T>(value: T): Promise<T> {
   return new Promise((resolve) => setImmediate(() => resolve(value)));
-}
-
-/** Mounts a file system in user space over an empty folder; skips the test if that is impossible. */
-function mountFuse(t: TestContext, program: string): string | undefined {
-  if (!existsSync("/dev/fuse")) {
-    t.skip("needs /dev/fuse");
-    return undefined;
-  }
-  const parent = mkdtempSync(join(tmpdir(), "plant-store-fuse-"));
-  const [real, mount] = [join(parent, "real"), join(parent, "mount")];
-  for (const folder of [real, mount]) mkdirSync(folder);
-  t.after(() => {
-    spawnSync("umount", ["-l", mount]);
-    rmSync(parent, { recursive: true, force: true });
-  });
-  if (!canRun(t, program, real, mount)) return undefined;
-  const data = join(mount, "data");
-  mkdirSync(data, { mode: 0o700 });
-  return data;
-}
-
-for (const program of ["mergerfs", "bindfs"]) {
-  test(
-    `on ${program}, where a lock does not reach its holder, a server refuses to start and names the file system`,
-    TIMEOUT,
-    async (t) => {
-      const folder = mountFuse(t, program);
-      if (folder === undefined) return;
-      for (const start of [1, 2]) {
-        const end = await startRefused(t, folder);
-        assert.deepEqual([end.status, end.signal], [1, null], `start ${start}`);
-        // One warning about the promises that do not hold there, and the refusal.
-        assert.equal(end.messages.length, 2, end.messages.join("\n"));
-        for (const message of end.messages) assert.match(message, /\bFUSE\b/);
-      }
-      assertTurnedAway(await runOn(folder, "token", "create", "gardener"));
-      assert.deepEqual(readdirSync(folder), [], "nothing is left there");
-    },
-  );
 }
 
 for (const call of ["link", "bind"]) {

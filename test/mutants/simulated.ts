@@ -10,8 +10,8 @@
  * same); a restore that fails and does not make durable that nothing is left (nobody was told that something is
  * there); a line that is blanked in one write. Too rare for a minute, with a test of their own: a copy that is
  * not compared with its source (`store/backup`), and a backup that has what is not durable (`store/readers`); a log that reads otherwise the second time (`log/resync`); an unfinished copy of a
- * token log, and an event with a zero for its line feed (`auth/token-file-recovery`); an unfinished log that a
- * start leaves (`faults/leftovers`); a refused append that is cut and not synced (`simulation/platter`); a
+ * token log, and an event with a zero for its line feed (`auth/token-file-recovery`);
+ * a refused append that is cut and not synced (`simulation/platter`); a
  * checkpoint that goes on with one that was not finished (`log/checkpoint`); a restore that fails and forgets a
  * name that it gave (`store/backup`).
  */

@@ -14,9 +14,9 @@ interface Rule {
 }
 
 const KILLS = "npm run crash: SIGKILL at random moments under load";
-const CUTS = "npm run crash -- --power-cuts: FS_IOC_SHUTDOWN of ext4 and XFS";
+const CUTS = "npm run crash -- --power-cuts: FS_IOC_SHUTDOWN of ext4";
 const INJECTED = "strace --inject=CALL:error=CODE has any call fail";
-const FULL = "test/crash/small-disk: a tmpfs without room";
+const FULL = "test/faults/disk-full: a tmpfs without room";
 const FSYNC = "Rebello et al., ATC '20 (CuttleFS)";
 const ERRSEQ = "Linux lib/errseq.c, fs/sync.c: an error is reported once to each descriptor";
 const POSIX = "read(2), write(2)";
@@ -132,8 +132,8 @@ export const RULES = {
   "others: removed": rarely("test/faults/disk-taken-away"),
   "others: moved": rarely("test/faults/disk-taken-away"),
   "others: an old checkpoint": rarely("cp(1) of a file of an earlier time"),
-  "others: a write past the lock": rarely("npm run crash -- --rivals: two servers on one log"),
-  "others: a second process": rarely("npm run crash -- --rivals: two servers on one log"),
+  "others: a write past the lock": rarely("test/crash/durable-order: O_APPEND"),
+  "others: a second process": rarely("test/faults/lock-lost: a second server serves alone"),
   "others: sync(1)": rarely("sync(1)"),
 
   // Locks.
