@@ -13,7 +13,11 @@ const HELD = "55P03";
 
 interface Behaviour {
   /** Throws if the server refuses to create these plants; may return the batch of their rows. */
-  readonly create?: (ids: readonly string[], batch: string) => string | undefined;
+  readonly create?: (
+    ids: readonly string[],
+    batch: string,
+    notify: (notice: object) => void,
+  ) => string | undefined;
   /** By id: the column `exact` of a row, `null` in all others. */
   readonly exact?: Readonly<Record<string, string>>;
   readonly connect?: () => Promise<void>;
@@ -30,11 +34,11 @@ async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlant
   } = behaviour;
   const host = {
     connect,
-    async query(text: string, values: readonly string[]) {
+    async query(text: string, values: readonly string[], notify: (notice: object) => void) {
       const ids = idsOf(text, values);
       if (ids !== undefined) {
         const number = values[4] ?? "";
-        return answerCreate(ids, create(ids, number) ?? number, exact);
+        return answerCreate(ids, create(ids, number, notify) ?? number, exact);
       }
       return answerLook(false);
     },
@@ -132,3 +136,28 @@ test(
     await assert.rejects(create, { code: "write_failed" });
   },
 );
+
+test("a create that no connection takes is answered at its deadline", TIMEOUT, async (t) => {
+  let isSilent = false;
+  const connect = () => (isSilent ? NEVER : Promise.resolve());
+  const plants = await open(t, { connect, databaseDeadlineMs: 250 });
+  isSilent = true;
+  await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "write_failed" });
+});
+
+for (const [what, code, routine, times] of [
+  ["whose wait for the standby was cancelled is sent again", "01000", "SyncRepWaitForLSN", 2],
+  ["with a warning about transaction numbers is not", "01000", "GetNewTransactionId", 1],
+] as const) {
+  test(`a create ${what}, and was created once`, TIMEOUT, async (t) => {
+    const batches: string[] = [];
+    const create = (_: readonly string[], batch: string, notify: (notice: object) => void) => {
+      batches.push(batch);
+      if (batches.length === 1) notify({ code, routine, message: "a notice" });
+      return batches[0];
+    };
+    const plants = await open(t, { create });
+    assert.equal(await plants.create({ id: 1n, name: "Fern" }), "created");
+    assert.equal(batches.length, times);
+  });
+}

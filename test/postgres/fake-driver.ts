@@ -9,8 +9,12 @@ import { CHECKS, INSPECT, INSPECT_SERVER } from "../../src/postgres/inspection.t
 
 export interface Host {
   connect(): Promise<unknown>;
-  /** The rows of a statement. */
-  query(text: string, values: readonly string[]): Promise<unknown[]>;
+  /** The rows of a statement; `notify` is what the server says while it runs. */
+  query(
+    text: string,
+    values: readonly string[],
+    notify: (notice: object) => void,
+  ): Promise<unknown[]>;
 }
 
 /** A driver for hosts by their ports. */
@@ -21,6 +25,7 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
     readonly connection;
     readonly #socket: Socket;
     readonly #port: number;
+    #notify = (_: object) => {};
     /** Rejects when the store gives the connection up. */
     readonly #lost: Promise<never>;
 
@@ -38,14 +43,16 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
       return hosts[this.#port] ?? assert.fail();
     }
 
-    on(): void {}
+    on(event: string, listener: (notice: object) => void): void {
+      if (event === "notice") this.#notify = listener;
+    }
 
     connect(): Promise<unknown> {
       return Promise.race([this.#host.connect(), this.#lost]);
     }
 
     async query({ text, values }: { readonly text: string; readonly values: readonly string[] }) {
-      const rows = await Promise.race([this.#host.query(text, values), this.#lost]);
+      const rows = await Promise.race([this.#host.query(text, values, this.#notify), this.#lost]);
       if (text === INSPECT_SERVER)
         return { rows: [(rows[0] as string[]).slice(0, 2)], command: "SELECT" };
       if (text === INSPECT) return { rows: [(rows[0] as string[]).slice(2)], command: "SELECT" };
@@ -62,8 +69,8 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
 export const NEVER = new Promise<never>(() => {});
 
 /** What the statements of a look at a primary, or at its standby, return: each a part of this row. */
-export function answerLook(isStandby: boolean): unknown[] {
-  const log = isStandby ? null : "000000010000000000000001";
+export function answerLook(isStandby: boolean, timeline = 1): unknown[] {
+  const log = isStandby ? null : `0000000${timeline}0000000000000001`;
   return [[log, "1", "the store", "0", "f", "f", "f", ...CHECKS.map(() => "f")]];
 }
 

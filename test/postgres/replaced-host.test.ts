@@ -61,3 +61,30 @@ test(
     assert.deepEqual(new Set(await Promise.all(creates)), new Set(["created"]));
   },
 );
+
+test("a host of a lower timeline than was seen is not used", TIMEOUT, async (t) => {
+  let isGone = false;
+  let creates = 0;
+  const hostOf = (timeline: number, isAway: () => boolean): Host => ({
+    async connect() {
+      if (isAway()) throw new Error("refused");
+    },
+    async query(text, values) {
+      if (isAway()) throw new Error("closed");
+      const ids = idsOf(text, values);
+      if (ids === undefined) return answerLook(false, timeline);
+      if (timeline === 1) creates++;
+      return answerCreate(ids, values[4]);
+    },
+  });
+  const plants = await PostgresPlants.open({
+    pg: fakeDriver({ 1: hostOf(1, () => !isGone), 2: hostOf(2, () => isGone) }),
+    url: "postgresql://a@127.0.0.1:1,127.0.0.1:2/garden",
+    databaseDeadlineMs: 1000,
+  });
+  t.after(() => plants.close());
+  await plants.create({ id: 1n, name: "Fern" });
+  isGone = true; // the old host, which was replaced, is all that is left
+  await assert.rejects(plants.create({ id: 2n, name: "Fern" }), { code: "write_failed" });
+  assert.equal(creates, 0);
+});
