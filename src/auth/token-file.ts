@@ -165,8 +165,8 @@ async function recoverTokens(
   const tokens = new TokenSet();
   const isUnfinished = await tokens.parse(file.path, bytes.subarray(0, file.end));
   await syncFound(file); // before a write of the mend reports, and so hides, an earlier failure
-  if (isUnfinished && bytes[file.end - 1] === 0) {
-    // Its line feed arrived as a zero (see `parseTail`). The cut moves `file.end`.
+  if (isUnfinished && !/[} \t\r]/.test(String.fromCharCode(bytes[file.end - 1] ?? 0))) {
+    // Its line feed arrived as another byte (see `parseTail`). The cut moves `file.end`.
     await file.truncate(file.end - 1);
     bytes.fill(LINE_FEED, file.end);
   }

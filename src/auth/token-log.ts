@@ -2,8 +2,9 @@
  * The token log, `tokens.jsonl`: its events, one a line, the set of tokens that follows from them, and how the
  * file is read.
  *
- * The order of the lines is the order of events; the clock decides expiry alone. An unknown member of
- * an event is ignored, an unknown event is damage. A last line that lacks only its line feed counts, because
+ * The order of the lines is the order of events; the clock decides expiry alone. A line is damage if the disk
+ * may have made it of a revocation or an expiry: an unknown event or member, or a revocation that ends no
+ * token. So a flipped bit revives no token. A last line that lacks only its line feed counts, because
  * it may be a revocation; any other text after the last line feed is an append under way. The whole file is
  * read each time, because an editor may have changed any byte, but only the lines that were added to it are
  * parsed. Changes no event, and knows neither the lock nor who asks.
@@ -18,6 +19,7 @@ import {
   parseMembers,
   parseTime,
   parseTokenName,
+  requireMembers,
   type TokenRecord,
 } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
@@ -32,21 +34,21 @@ import { syncLog } from "../log/resync.ts";
  * @internal
  */
 export type TokenEvent =
-  | ({ readonly event: "created" } & Omit<TokenRecord, "revokedAt">)
+  | ({ readonly event: "created" } & TokenRecord)
   | { readonly event: "revoked"; readonly name: string; readonly revokedAt: number }
   | { readonly event: "imported"; readonly tokens: readonly TokenRecord[] };
 
 /** @throws PlantStoreError `corruption` if the line is no event of this log. @internal */
 export function decodeTokenEvent(line: Buffer): TokenEvent {
-  const members = parseMembers(line.toString("utf8"));
-  const { event, tokens } = members;
-  if (event === "created") {
-    return { event, ...decodeTokenRecord({ ...members, revokedAt: undefined }) };
-  }
+  const { event, ...members } = parseMembers(line.toString("utf8"));
+  if (event === "created") return { event, ...decodeTokenRecord(members) };
   if (event === "revoked") {
+    requireMembers(members, ["name", "revokedAt"]);
     return { event, name: parseTokenName(members), revokedAt: parseTime(members, "revokedAt") };
   }
   if (event !== "imported") throw damage('event: expected "created", "revoked" or "imported"');
+  requireMembers(members, ["tokens"]);
+  const { tokens } = members;
   if (!Array.isArray(tokens)) throw damage("tokens: expected an array");
   return { event, tokens: tokens.map((token) => decodeTokenRecord(Object(token))) };
 }
@@ -54,6 +56,8 @@ export function decodeTokenEvent(line: Buffer): TokenEvent {
 function damage(fault: string): PlantStoreError {
   return new PlantStoreError("corruption", fault);
 }
+
+const ADVICE = "mend or remove that line with an editor";
 
 type Token = Omit<TokenRecord, "revokedAt"> & { revokedAt?: number };
 
@@ -95,7 +99,7 @@ export class TokenSet {
       try {
         if (!isBlank(text)) this.apply(decodeTokenEvent(text));
       } catch (cause) {
-        const fault = `${(cause as Error).message}; mend or remove that line with an editor`;
+        const fault = `${(cause as Error).message}; ${ADVICE}`;
         throw lineError(filePath, { offset, line }, fault, cause);
       }
       offset = end + 1;
@@ -103,10 +107,16 @@ export class TokenSet {
     }
     this.tail = { offset, line };
     const last = parseTail(bytes.subarray(offset));
-    if (last !== undefined) this.apply(last);
-    return last !== undefined;
+    if (last === undefined) return false;
+    try {
+      this.apply(last);
+    } catch (cause) {
+      throw lineError(filePath, this.tail, `${(cause as Error).message}; ${ADVICE}`, cause);
+    }
+    return true;
   }
 
+  /** @throws PlantStoreError `corruption` for a revocation that ends no token. */
   apply(event: TokenEvent): void {
     if (event.event === "created") {
       const { event: _, ...token } = event;
@@ -115,7 +125,10 @@ export class TokenSet {
       for (const token of event.tokens) this.#add({ ...token });
     } else {
       // A name may be used again after its token expired, so a revocation ends every token of the name.
-      for (const token of this.#named.get(event.name) ?? []) token.revokedAt ??= event.revokedAt;
+      const ended = this.#named.get(event.name)?.filter((token) => token.revokedAt === undefined);
+      // The disk has changed this name, or that of the token, which would be live again.
+      if (!ended?.length) throw damage("name: expected that of a token that is not revoked yet");
+      for (const token of ended) token.revokedAt = event.revokedAt;
       this.#named.delete(event.name);
     }
   }
@@ -158,14 +171,14 @@ export function syncTokens(filePath: string): Promise<void> {
   );
 }
 
-/** A line feed that was not written when the power went, or the disk failed, may be a zero. */
+/** Its line feed may be missing, or a zero that a power cut left, or any other byte that the disk made of it. */
 function parseTail(text: Buffer): TokenEvent | undefined {
-  try {
-    const event = text.at(-1) === 0 ? text.subarray(0, -1) : text;
-    return isBlank(event) ? undefined : decodeTokenEvent(event);
-  } catch {
-    return undefined;
+  for (const event of [text, text.subarray(0, -1)]) {
+    try {
+      return isBlank(event) ? undefined : decodeTokenEvent(event);
+    } catch {}
   }
+  return undefined;
 }
 
 /** Reads one token log again and again. */

@@ -85,13 +85,15 @@ export function formatTime({ name }: TokenRecord, member: string, time: unknown)
 }
 
 /**
- * The record in an object of JSON; unknown members are ignored.
+ * The record in an object of JSON.
  *
- * @throws PlantStoreError `corruption`; the message names the member.
+ * @throws PlantStoreError `corruption`, also for a member that is not known: it may be a revocation, or an
+ * expiry, that the disk has changed. The message names the member that is wrong.
  * @internal
  */
 export function decodeTokenRecord(members: Readonly<Record<string, unknown>>): TokenRecord {
   const { hash, scopes, expiresAt, revokedAt } = members;
+  requireMembers(members, RECORD_MEMBERS);
   const name = parseTokenName(members);
   if (typeof hash !== "string" || !/^[0-9a-f]{64}$/.test(hash)) {
     throw damage("hash: expected 64 hexadecimal digits");
@@ -121,18 +123,27 @@ export function parseMembers(text: string): Readonly<Record<string, unknown>> {
   }
 }
 
+const RECORD_MEMBERS = ["name", "hash", "scopes", "createdAt", "expiresAt", "revokedAt"];
+
+/** @throws PlantStoreError `corruption` if there is another member than these. @internal */
+export function requireMembers(members: object, known: readonly string[]): void {
+  if (Object.keys(members).every((member) => known.includes(member))) return;
+  throw damage(`expected no members but ${known.join(", ")}`);
+}
+
 /** @throws PlantStoreError `corruption` if there is no possible name. @internal */
 export function parseTokenName({ name }: Readonly<Record<string, unknown>>): string {
   if (typeof name === "string" && isTokenName(name)) return name;
   throw damage("name: expected letters, digits and ._@-");
 }
 
-/** @throws PlantStoreError `corruption` if the member is no time. @internal */
+/** @throws PlantStoreError `corruption` if the member is no time as `formatTime` writes it. @internal */
 export function parseTime(members: Readonly<Record<string, unknown>>, member: string): number {
   const value = members[member];
   const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
-  if (Number.isNaN(time)) throw damage(`${member}: expected an ISO 8601 time`);
-  return time;
+  // `Date.parse` reads other texts, too, some of them as another time.
+  if (!Number.isNaN(time) && new Date(time).toISOString() === value) return time;
+  throw damage(`${member}: expected a time such as ${new Date(0).toISOString()}`);
 }
 
 function damage(fault: string): PlantStoreError {

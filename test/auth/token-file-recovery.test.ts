@@ -81,14 +81,6 @@ test("a damaged line makes every use fail with path, line and byte, and nothing 
   assert.equal(readTokenLog(folder), damaged);
 });
 
-test("a change that failed releases the lock", async (t) => {
-  const folder = makeFolder(t);
-  writeTokenLog(folder, "damage\n");
-  await assert.rejects(createToken(folder, { name: "a" }), { code: "corruption" });
-  writeTokenLog(folder, "");
-  await createToken(folder, { name: "a" });
-});
-
 test("a change of a token removes the unfinished copy that a killed process left", async (t) => {
   const folder = makeFolder(t);
   await createToken(folder, { name: "a" });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFileSync, mkdirSync, renameSync, symlinkSync } from "node:fs";
+import { appendFileSync, mkdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { TokenReader } from "../../src/auth/token-log.ts";
@@ -9,7 +9,7 @@ import { type Disk, disk, replaceDisk } from "../../src/log/disk.ts";
 import { makeFolder } from "../support/folders.ts";
 import { runToEnd } from "../support/run.ts";
 import { judge, readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
-import { collectWarnings, makeLatch, until } from "../support/watch.ts";
+import { makeLatch, until } from "../support/watch.ts";
 
 /** How long the registry waits between two looks at its file. */
 const LOOK_INTERVAL_MS = 100;
@@ -81,26 +81,6 @@ for (const isOld of [false, true]) {
     await look();
     assert.equal(judge(registry, token)?.name, "b");
   });
-
-  test(`${age} log in a folder that is away for a look, now and then, keeps its tokens`, async (t) => {
-    const root = makeFolder(t);
-    const folder = join(root, "data");
-    const token = await createToken(folder, { name: "a" });
-    if (isOld) ageFiles(t);
-    const { registry, look } = await openByHand(t, folder);
-    const clock = holdClock(t);
-    await look();
-    for (let time = 0; time < 3; time++) {
-      // The folder moves, not the file, so the file returns with the same inode and times.
-      renameSync(folder, join(root, "away"));
-      clock.pass(1900);
-      await look();
-      assert.equal(judge(registry, token)?.name, "a", `away for the ${time + 1}. time`);
-      renameSync(join(root, "away"), folder);
-      await look();
-      assert.equal(judge(registry, token)?.name, "a");
-    }
-  });
 }
 
 test("a token is valid up to its expiry and no longer, without a look at the file", async (t) => {
@@ -151,65 +131,6 @@ test("a verdict stays current while other tokens change, until its own token cha
   await look();
   assert.equal(registry.isCurrent(verdict), false);
   assert.deepEqual(judge(registry, token)?.scopes, ["read"]);
-});
-
-test("a fault of the log is warned about once; another fault, or the same one later, again", async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "a" });
-  const good = readTokenLog(folder);
-  const { registry, look } = await openByHand(t, folder);
-  const warnings = collectWarnings(t);
-  const steps: readonly [content: string, warnings: number][] = [
-    [`damage\n${good}`, 1],
-    [`${good}damage\n`, 2],
-    [good, 2],
-    [`${good}damage\n`, 3],
-  ];
-  for (const [content, count] of steps) {
-    writeTokenLog(folder, content);
-    for (let looks = 0; looks < 3; looks++) await look();
-    assert.equal(warnings.length, count);
-    assert.equal(judge(registry, token)?.name, "a");
-  }
-});
-
-/** Counts the events that are parsed from now on. */
-function countParsed(t: TestContext): () => number {
-  const spy = t.mock.method(JSON, "parse");
-  return () => spy.mock.callCount();
-}
-
-test("a look parses only the events that were appended since the last look", async (t) => {
-  const folder = makeFolder(t);
-  const first = await createToken(folder, { name: "first" });
-  for (let dead = 0; dead < 50; dead++) {
-    await createToken(folder, { name: "dead" });
-    await revokeToken(folder, "dead");
-  }
-  const { registry, look } = await openByHand(t, folder);
-  const second = await createToken(folder, { name: "second" });
-  const parsed = countParsed(t);
-  await look();
-  assert.equal(parsed(), 1);
-  assert.deepEqual(
-    [first, second].map((token) => judge(registry, token)?.name),
-    ["first", "second"],
-  );
-  await look(); // the file has just changed, so it is read again
-  assert.equal(parsed(), 1);
-});
-
-test("a look parses the whole log if a byte before the appended events has changed", async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "aa" });
-  const { registry, look } = await openByHand(t, folder);
-  const late = await createToken(folder, { name: "late" });
-  writeTokenLog(folder, readTokenLog(folder).replace('"aa"', '"bb"'));
-  await look();
-  assert.deepEqual(
-    [token, late].map((one) => judge(registry, one)?.name),
-    ["bb", "late"],
-  );
 });
 
 test("once an unreadable line is repaired, the next look reads the whole log", async (t) => {
@@ -291,9 +212,7 @@ function holdClock(t: TestContext): { pass(ms: number): void } {
 /** Ways to replace or damage a valid token log. */
 const FAILURES: Readonly<Record<string, (log: string) => unknown>> = {
   "a folder in its place": (log) => mkdirSync(log),
-  "a link to itself in its place": (log) => symlinkSync("tokens.jsonl", log),
   "a FIFO without a writer in its place": (log) => runToEnd(["mkfifo", log]),
-  "a device in its place": (log) => symlinkSync("/dev/zero", log),
   "an unparsable line": (log) => {
     renameSync(`${log}.away`, log);
     appendFileSync(log, "no event\n");
@@ -332,41 +251,6 @@ for (const [failure, spoil] of Object.entries(FAILURES)) {
     assert.deepEqual([judge(registry, token), registry.isCurrent(verdict)], [verdict, true]);
   });
 }
-
-test("a registry is unreadable once 20 looks in a row have failed, and until one succeeds", async (t) => {
-  const folder = makeFolder(t);
-  await createToken(folder, { name: "a" });
-  const good = readTokenLog(folder);
-  const { registry, look } = await openByHand(t, folder);
-  const clock = holdClock(t);
-  appendFileSync(tokenLogPath(folder), "no event\n");
-  clock.pass(60_000);
-  assert.equal(registry.isReadable, true, "a process that was only frozen is ready");
-  for (let looks = 1; looks <= 20; looks++) {
-    assert.equal(registry.isReadable, true);
-    await look();
-  }
-  assert.equal(registry.isReadable, false);
-  writeTokenLog(folder, good);
-  await look();
-  assert.equal(registry.isReadable, true);
-});
-
-test("a log that is missing for half a second means no tokens, not a failed look", async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "a" });
-  const { registry, look } = await openByHand(t, folder);
-  const clock = holdClock(t);
-  appendFileSync(tokenLogPath(folder), "no event\n");
-  await look();
-  clock.pass(5000);
-  assert.throws(() => registry.verify("unknown"), { code: "tokens_unreadable" });
-  renameSync(tokenLogPath(folder), `${tokenLogPath(folder)}.away`);
-  await look();
-  clock.pass(500);
-  await look();
-  assert.equal(judge(registry, token), undefined);
-});
 
 test("an unfinished last line is not a failed look, however long it stays", async (t) => {
   const folder = makeFolder(t);

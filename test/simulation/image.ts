@@ -175,12 +175,23 @@ interface TokenLine extends TokenText {
   readonly tokens?: readonly TokenText[];
 }
 
-const isTime = (text: string | undefined) => !Number.isNaN(Date.parse(text ?? ""));
+const isTime = (text: string | undefined) => {
+  const time = Date.parse(text ?? "");
+  return !Number.isNaN(time) && new Date(time).toISOString() === text;
+};
 /** A cut may mix a line out of two edits, so every member is looked at. */
 const isToken = ({ hash, scopes, createdAt, revokedAt = createdAt }: TokenText) =>
   /^[0-9a-f]{64}$/.test(hash) &&
   scopes.every((scope) => scope === "read" || scope === "write") &&
   [createdAt, revokedAt].every(isTime);
+
+function isJson(text: string): boolean {
+  try {
+    return typeof JSON.parse(text) === "object";
+  } catch {
+    return false;
+  }
+}
 
 export function parseTokenImage(bytes: Buffer): TokenImage {
   const created = new Map<string, string>();
@@ -191,8 +202,9 @@ export function parseTokenImage(bytes: Buffer): TokenImage {
     const { event, name, revokedAt, tokens = [line] } = line;
     if (event === "revoked") {
       if (!isTime(revokedAt)) return false;
-      for (const [each, owner] of created) if (owner === name) revoked.add(each);
-      return true;
+      const ended = [...created].filter(([each, owner]) => owner === name && !revoked.has(each));
+      for (const [each] of ended) revoked.add(each);
+      return ended.length > 0;
     }
     if ((event !== "created" && event !== "imported") || !tokens.every(isToken)) return false;
     for (const token of tokens) {
@@ -213,7 +225,9 @@ export function parseTokenImage(bytes: Buffer): TokenImage {
     if (!/^[ \t\r]*$/.test(line) && !isEvent(line)) bad.push({ offset: end, bytes: length });
     end += length;
   }
-  // A last line counts without its line feed, and with a zero that a power cut left of it.
-  isEvent(bytes.toString("utf8", end).replace(/\0$/, ""));
+  // A last line counts without its line feed, and with another byte that a power cut left of it.
+  const rest = bytes.toString("utf8", end);
+  const last = [rest, rest.slice(0, -1)].find(isJson);
+  if (last !== undefined && !isEvent(last)) bad.push({ offset: end, bytes: bytes.length - end });
   return { created, revoked, bad };
 }
