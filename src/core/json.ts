@@ -30,6 +30,8 @@ const OPEN_BRACKET = 0x5b;
 const BACKSLASH = 0x5c;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
+/** It has no width. */
+const BYTE_ORDER_MARK = 0xfeff;
 /** From a bracket or brace to the one that closes it. */
 const CLOSING = 2;
 
@@ -170,8 +172,9 @@ class Scanner {
   #fail(expected: string): never {
     const byte = new TextEncoder().encode(this.#text.slice(0, this.#at)).length + 1;
     const code = this.#text.codePointAt(this.#at);
-    const got =
-      code === undefined ? "the end of the text" : encodeJsonString(String.fromCodePoint(code));
+    let got = "the end of the text";
+    if (code === BYTE_ORDER_MARK) got = "U+FEFF, a byte order mark";
+    else if (code !== undefined) got = encodeJsonString(String.fromCodePoint(code));
     throw new PlantStoreError(
       "invalid_json",
       `invalid JSON at byte ${byte}: expected ${expected}, got ${got}`,

@@ -22,7 +22,7 @@ import {
   scanJson,
 } from "./json.ts";
 import { RECORD_BYTES_MAX } from "./options.ts";
-import { cut, encodeJsonString } from "./text.ts";
+import { cut, encodeJsonString, quote } from "./text.ts";
 
 export type { NewPlant, Plant } from "./json.ts";
 /** @internal */
@@ -116,7 +116,7 @@ function parseString(literal: string): string | undefined {
 const CONTAINERS: Readonly<Record<string, string>> = { "{": "an object", "[": "an array" };
 
 function describeValue(literal: string): string {
-  if (literal.startsWith('"')) return `the string ${encodeJsonString(cut(JSON.parse(literal)))}`;
+  if (literal.startsWith('"')) return `the string ${quote(JSON.parse(literal))}`;
   return CONTAINERS[literal.charAt(0)] ?? cut(literal);
 }
 

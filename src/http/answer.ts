@@ -19,6 +19,7 @@ import type { Scope } from "../core/services.ts";
 import { encodeJsonString } from "../core/text.ts";
 import {
   closeBy,
+  dropBody,
   hasStopped,
   ignoreFollowing,
   resumeReading,
@@ -212,9 +213,11 @@ export function answer(
   closes = false,
 ): string | undefined {
   if (res.headersSent) return undefined; // the connection's own failure was reported first
+  dropBody(req);
   const rest = req.complete === false ? restBytes(req) : 0; // Fastify's inject() has no such member
   const isCutOff = rest > DISCARD_BYTES_MAX || (rest > 0 && isLastAnswer(res, req));
   if (closes || isCutOff) lingerAfterEnd({ req, res, lingering });
+  else if (rest > 0) req.resume(); // or Node would keep what comes before the answer has left
   const requestId = nameRequest(req);
   const { status, headers, body } = reply;
   // A create, a plant or a last page: no other 200 has just these headers.

@@ -36,8 +36,8 @@ const IDLE_MARGIN_MS = 1000;
 /** A connection whose waiting requests hold more is not read until answers leave. */
 const WAITING_BYTES_MAX = 64 * 1024;
 
-/** Each unanswered request holds about 6 KiB, and a packet of 64 KiB may hold two thousand of them. */
-const UNANSWERED_MAX = 1000;
+/** Of each connection. No ordinary client sends so many ahead, and those of a few would keep everybody waiting. */
+const UNANSWERED_MAX = 16;
 
 type ConnectionTimes = Numbers & { readonly stallTimeoutMs?: number };
 

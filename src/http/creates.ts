@@ -6,6 +6,7 @@
  * that was answered before its body was whole creates none.
  */
 import { setImmediate } from "node:timers/promises";
+import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
@@ -75,6 +76,9 @@ export class Creates {
 
   #parse({ notes }: Exchange, sender: VerifiedToken, body: Buffer): NewPlant | Promise<NewPlant> {
     if (notes !== undefined) notes.bodyBytes = body.length;
+    if (body.length === 0) {
+      throw new PlantStoreError("invalid_json", "body: expected a JSON object, got an empty body");
+    }
     const tokens = this.#authenticator;
     // The body may arrive long after the head.
     const waiting =

@@ -138,6 +138,11 @@ export function requireExpectation({ headers: { expect } }: IncomingMessage): vo
   throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
 }
 
+/** Whether a body follows the head. */
+export function announcesBody({ headers }: IncomingMessage): boolean {
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+}
+
 /** @throws PlantStoreError `unsupported_media_type` or `unsupported_encoding`. */
 export function requireJson({ headers }: IncomingMessage, head: Head): void {
   const type = head.contentType ?? headers["content-type"];
@@ -164,6 +169,10 @@ const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
 /** A bearer header with anything in place of a token. */
 const BEARER_ATTEMPT = /^bearer +[^ ]/i;
 const NOT_LIVE = "one that is unknown, expired or revoked";
+/** What `formatToken` makes. A program may have tokens of its own, so another form is refused by its check alone. */
+const TOKEN = /^pst_[\w-]{43}$/;
+const OTHER_FORM =
+  'one of another form; "plant-store token create" makes pst_ and 43 letters, digits, hyphens or underscores';
 
 export class Authenticator {
   readonly #tokens: TokenVerifier;
@@ -204,9 +213,10 @@ export class Authenticator {
 
   #verify(socket: Socket, header: string): VerifiedToken | Promise<VerifiedToken> {
     this.#accepted.delete(socket);
-    const verdict = this.#tokens.verify(parseBearer(header));
+    const token = parseBearer(header);
+    const verdict = this.#tokens.verify(token);
     const accept = (verified: Verdict) => {
-      if (!verified) throw invalidToken(NOT_LIVE);
+      if (!verified) throw invalidToken(TOKEN.test(token) ? NOT_LIVE : OTHER_FORM);
       this.#accepted.set(socket, { header, verified });
       return verified;
     };
@@ -248,7 +258,7 @@ export function insufficientScope({ scopes }: VerifiedToken, scope: Scope): Plan
 function parseBearer(header: string): string {
   const token = BEARER.exec(header)?.[1];
   if (token !== undefined) return token;
-  if (BEARER_ATTEMPT.test(header)) throw invalidToken("other characters");
+  if (BEARER_ATTEMPT.test(header)) throw invalidToken(OTHER_FORM);
   throw new PlantStoreError(
     "missing_token",
     `Authorization: expected "Bearer <ACCESS_TOKEN>", got ${header === "" ? "nothing" : "another scheme or no token"}`,

@@ -34,13 +34,14 @@ import {
 import { Creates } from "./creates.ts";
 import {
   Authenticator,
+  announcesBody,
   HEADER_WORD,
   type Head,
   insufficientScope,
   readHead,
   requireExpectation,
 } from "./head.ts";
-import { ignoreFollowing, probe } from "./node-internals.ts";
+import { holdBody, ignoreFollowing, probe } from "./node-internals.ts";
 import { Reads } from "./reads.ts";
 import { noteArrival, pathOf } from "./request-message.ts";
 
@@ -148,12 +149,15 @@ export class Listener {
       ignoreFollowing(req);
     }
     this.#cors?.mark(req, res);
-    if (this.#cors?.isPreflight(req)) {
+    const isPreflight = isOfPage(req);
+    if (isPreflight && this.#cors?.allows(req.headers.origin)) {
       answer(exchange, preflightReply(req));
       return;
     }
     try {
+      if (isPreflight && head.authorization === undefined) throw refusedPreflight();
       const sender = this.#authenticator.authenticate(req, head);
+      if (sender instanceof Promise && announcesBody(req)) holdBody(req);
       const working =
         sender instanceof Promise
           ? sender.then((verified) => this.#admit(exchange, head, verified))
@@ -185,6 +189,10 @@ export class Listener {
     if (operation.name === "createPlant") {
       this.#creates.create(exchange, head, sender);
       return undefined;
+    }
+    if (announcesBody(req)) {
+      closeAfter(res);
+      throw new PlantStoreError("bad_request", "body: expected none in a read, got one");
     }
     if (route.id === undefined) return this.#reads.list(exchange, sender);
     return this.#reads.get(exchange, sender, route.id);
@@ -268,6 +276,20 @@ const HEADER_NAME = new RegExp(`^${HEADER_WORD}$`);
 /** A list that is longer than any of a page allows nothing more. */
 const ASKED_CHARACTERS_MAX = 1024;
 
+/** Whether a browser asks before a page sends a request. */
+function isOfPage({ method, headers }: IncomingMessage): boolean {
+  const { origin, "access-control-request-method": wanted } = headers;
+  return method === "OPTIONS" && wanted !== undefined && origin !== undefined;
+}
+
+/** The log shows it to the operator. */
+function refusedPreflight(): PlantStoreError {
+  const hint =
+    "a browser asks for a page of an origin that --cors-origin (corsOrigins) does not name";
+  const message = `Authorization: expected "Bearer <ACCESS_TOKEN>", got nothing; ${hint}`;
+  return new PlantStoreError("missing_token", message);
+}
+
 /**
  * For any path, so that a page can read a 404. Allows every header that the page asks for: tools for
  * tracing add their own. Chromium remembers it for two hours at most.
@@ -313,10 +335,8 @@ export class Cors {
     return this.#origins.size === 1 ? this.#headersFor([...this.#origins][0]) : {};
   }
 
-  /** Whether the request is a preflight from a named origin. */
-  isPreflight({ method, headers }: IncomingMessage): boolean {
-    const { origin, "access-control-request-method": wanted } = headers;
-    if (method !== "OPTIONS" || wanted === undefined || origin === undefined) return false;
+  /** Whether the pages of an origin may use the service. */
+  allows(origin: string | undefined): boolean {
     return "Access-Control-Allow-Origin" in this.#headersFor(origin);
   }
 

@@ -58,8 +58,42 @@ export class DirectRequest extends IncomingMessage {
   /** Of http/request-message. */
   [NOTED]: Noted | undefined = undefined;
 
+  /** While it is not known yet whether the body is wanted: what has arrived of it. */
+  #held: BodyCollector | undefined;
+  #heldBytes: Buffer | undefined;
+
+  /** Has the body wait. At most the rest of a packet is kept, in one piece: chunks of one byte take 250 each. */
+  hold(): void {
+    if (this.complete || this.readableLength > 0) return;
+    const lease = { client: "", hold: () => true };
+    this.#held = new BodyCollector(Number.POSITIVE_INFINITY, 0, lease, (bytes) => {
+      this.#heldBytes = bytes;
+    });
+  }
+
+  /** Hands the body to a collector. Without one what has arrived is dropped, and the stream goes on. */
+  release(collector?: BodyCollector): void {
+    const held = this.#held;
+    this.#held = undefined;
+    this.collector = collector;
+    if (held === undefined) return;
+    held.end();
+    if (collector !== undefined && this.#heldBytes?.length) this.push(this.#heldBytes);
+    this.#heldBytes = undefined;
+    if (this.complete) this.push(null);
+    else this._read(0); // Node's parser reads on
+  }
+
+  get isHeld(): boolean {
+    return this.#held !== undefined;
+  }
+
   /** Called by Node's parser with each piece of a body, and with null after the last. */
   override push(chunk: Buffer | null): boolean {
+    if (this.#held !== undefined) {
+      if (chunk !== null) this.#held.add(chunk);
+      return false;
+    }
     const { collector } = this;
     if (collector === undefined) return super.push(chunk);
     if (chunk === null) {
@@ -93,12 +127,28 @@ export class DirectRequest extends IncomingMessage {
   }
 }
 
+/**
+ * Has the body of a request wait until `collectBody`, or `dropBody`. The documented way: Node keeps the pieces of
+ * a packet.
+ */
+export function holdBody(req: IncomingMessage): void {
+  if (req instanceof DirectRequest) req.hold();
+}
+
+/** Nobody reads the body of the request. */
+export function dropBody(req: IncomingMessage): void {
+  if (req instanceof DirectRequest && req.isHeld) req.release();
+}
+
 /** Feeds a collector with the body of a request, from the parser if none of it has arrived before. */
 export function collectBody(req: IncomingMessage, collector: BodyCollector): void {
   if (req.destroyed) {
     collector.leave();
-  } else if (req instanceof DirectRequest && !req.complete && req.readableLength === 0) {
-    req.collector = collector;
+  } else if (
+    req instanceof DirectRequest &&
+    (req.isHeld || (!req.complete && req.readableLength === 0))
+  ) {
+    req.release(collector);
   } else {
     // The listeners stay: a collector that is done ignores them.
     req

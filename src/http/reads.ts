@@ -166,6 +166,9 @@ export function parseListQuery(target: string): ListQuery {
     if (value === undefined) faults.push(`${name}: expected ${expected}, got ${quote(text)}`);
     return value;
   };
+  const others = [...parameters.keys()].filter((name) => name !== "limit" && name !== "after");
+  if (others.length > 0)
+    faults.push(`query: expected limit and after, got ${quote(others.join())}`);
   const limit = read("limit", parseLimit, `one whole number from 1 to ${LIMIT_MAX}`);
   const after = read("after", parseCanonicalInt64, `one id ${INT64_RANGE}`);
   if (faults.length > 0) throw new PlantStoreError("invalid_query", faults.join("; "));

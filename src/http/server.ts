@@ -396,6 +396,20 @@ function secureContextOf({ cert, key }: TlsOptions) {
   return context;
 }
 
+/** A client may ask for new keys instead of sending requests; each time costs as much as a small request. */
+const KEY_UPDATES_MAX = 16;
+
+/** Closes a connection whose client changes its keys that often. */
+function limitKeyUpdates(): (line: Buffer, socket: Socket) => void {
+  const updates = new WeakMap<Socket, number>();
+  return (line, socket) => {
+    if (!line.includes("CLIENT_TRAFFIC_SECRET_N")) return; // those of the handshake end with a 0
+    const count = (updates.get(socket) ?? 0) + 1;
+    updates.set(socket, count);
+    if (count >= KEY_UPDATES_MAX) socket.destroy();
+  };
+}
+
 /** Keeps the set of connections that are still shaking hands, which the HTTP server does not know. @internal */
 export function watchHandshakes(server: Server, sockets: Set<Socket>): void {
   server.on("connection", (socket: Socket) => {
@@ -408,5 +422,6 @@ export function watchHandshakes(server: Server, sockets: Set<Socket>): void {
       sockets.clear(); // it is not known which
     else sockets.delete(under);
   });
+  server.on("keylog", limitKeyUpdates());
   server.on("tlsClientError", (_error, socket: Socket) => void socket.destroy());
 }

@@ -1,10 +1,8 @@
 /** Limits of time and memory that take a while to reach. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import v8 from "node:v8";
 import type { NewPlant } from "../../src/core/plant.ts";
 import { Connections } from "../../src/http/connections.ts";
-import { PlantServer } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
   assertError,
@@ -36,54 +34,6 @@ async function startHeld(
   });
   return { service, release };
 }
-
-test("clients that pipeline more than the server can hold get 50301 and are closed, others are served", async (t) => {
-  t.mock.method(v8, "getHeapStatistics", () => ({ heap_size_limit: 256 * 1024 * 1024 }));
-  const { service, release } = await startHeld(t);
-  const tiny = encodeRequest(service, { method: "GET", target: "/nowhere" });
-  const all = (body: string) =>
-    Buffer.concat([encodeRequest(service, { body }), ...Array.from({ length: 400 }, () => tiny)]);
-  const send = async (index: number) => {
-    const client = await Client.connect(service.port);
-    await client.send(all(plantBody(index)));
-    return client;
-  };
-  const clients: Client[] = [];
-  for (let index = 0; index < 20; index++) clients.push(await send(index));
-  const other = await Client.connect(service.port);
-  await other.send(tiny);
-  assertError(await other.next(), 40401);
-  other.destroy();
-  const read = async (client: Client) => {
-    const seen = [resultOf(await client.next())];
-    while (seen.length < 401 && seen.at(-1) !== 50301) seen.push(resultOf(await client.next()));
-    client.destroy();
-    return seen;
-  };
-  clients.shift()?.reset();
-  const results: number[][] = [];
-  release();
-  for (const client of clients) results.push(await read(client));
-  assert.ok(results.every(([first]) => first === 200));
-  assert.ok(results.slice(0, 8).every((seen) => seen.length === 401));
-  assert.equal(results.at(-1)?.at(-1), 50301);
-  // All memory that they held is free again.
-  const again = await Promise.all(Array.from({ length: 12 }, (_, index) => send(100 + index)));
-  for (const client of again) assert.equal((await read(client)).length, 401);
-});
-
-test("a request after a thousand unanswered ones on its connection is answered 50301, as the last one", async (t) => {
-  const plants = (await startService(t)).store;
-  const tokens = { verify: () => ({ name: "test", scopes: ["read" as const] }) };
-  const server = await PlantServer.start({ port: 0, plants, tokens });
-  t.after(() => server.close(0));
-  const client = await Client.connect(Number(new URL(server.url).port));
-  const tiny = "GET / HTTP/1.1\r\nHost:\r\nAuthorization: Bearer a\r\n\r\n";
-  await client.send(tiny.repeat(1100)); // in one packet, so that no answer leaves between them
-  const results = (await client.rest()).map(resultOf);
-  assert.equal(results.length, 1001);
-  assert.deepEqual([results[0], results.at(-2), results.at(-1)], [40401, 40401, 50301]);
-});
 
 /** Much longer than a whole request takes on a busy machine, so that none of them is late. */
 const LIMITS = { headerTimeoutMs: 1000, requestTimeoutMs: 1000 };

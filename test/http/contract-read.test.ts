@@ -147,23 +147,6 @@ test("of several faults of a read the first in the order is answered", async (t)
   }
 });
 
-test("a read needs no content type, and its body is ignored", async (t) => {
-  const service = await startReadable(t, [FERN]);
-  for (const [type, body] of [
-    [undefined, ""],
-    ["text/plain", "no plant"],
-    ["application/json", "x".repeat(100_000)],
-  ] as const) {
-    const headers = { Authorization: `Bearer ${service.readToken}`, "Content-Type": type };
-    const client = await Client.connect(service.port);
-    await client.send(
-      encodeRequest(service, { method: "GET", target: "/plants/7", headers, body }),
-    );
-    assert.equal((await client.next()).status, 200);
-    client.destroy();
-  }
-});
-
 test("a store that is closed answers every read 50304", async (t) => {
   const service = await startReadable(t, [FERN]);
   await service.store.close();

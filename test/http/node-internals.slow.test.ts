@@ -13,7 +13,6 @@ const FILES = readdirSync(path.join(ROOT, "test/http")).filter((file) =>
 
 /** What differs, and what Node does not document for it: docs/architecture.md says so, too. */
 const DIFFERS: Readonly<Record<string, string>> = {
-  "a client that closes its side after its request gets its answer": "allowHalfOpen",
   "a client that sends everything before it reads gets the refusal, with a long body directly after it":
     "closeBy",
   "a client that sends everything before it reads gets the refusal, with a long body later after it":

@@ -153,7 +153,10 @@ for (const [parts, reason] of [
   ],
   [{ method: "DELETE" }, "method: expected one of GET, HEAD, POST"],
   [{ headers: { "Content-Type": SECRET } }, "Content-Type: expected application/json in UTF-8"],
-  [{ headers: { Authorization: "Bearer x" } }, "Authorization: expected a live token"],
+  [
+    { headers: { Authorization: `Bearer pst_${"a".repeat(43)}` } },
+    "Authorization: expected a live token",
+  ],
 ] as const) {
   test(`the reason of a 4xx is its message without what was sent: ${reason}`, async (t) => {
     const service = await startService(t);

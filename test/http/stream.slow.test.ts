@@ -261,39 +261,6 @@ test("a stream whose client leaves before it begins is published as cut, without
   assert.deepEqual(warnings, []);
 });
 
-test("a stream that is refused for its body before it begins is published once", async (t) => {
-  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
-  const source = new Source();
-  const { released, release } = makeLatch();
-  let hasBegun = false;
-  let hasEnded = false;
-  t.mock.method(source, "list", async function* (): AsyncGenerator<NewPlant> {
-    try {
-      hasBegun = true;
-      await released;
-      yield { id: 1n, name: NAME };
-    } finally {
-      hasEnded = true;
-    }
-  });
-  const target = await startWith(t, source);
-  const socket = net.connect(target.port, "127.0.0.1");
-  t.after(() => socket.destroy());
-  const headers = { ...NDJSON, "Transfer-Encoding": "chunked" };
-  socket.write(encodeRequest(target, { method: "GET", headers, body: "" }));
-  await until("the list is read", () => hasBegun);
-  socket.write("no chunk\r\n");
-  await once(socket.resume(), "end");
-  assert.deepEqual(
-    requests.map(({ error }) => error),
-    [40001],
-  );
-  release();
-  await until("the list has ended", () => hasEnded);
-  await new Promise(setImmediate);
-  assert.equal(requests.length, 1);
-});
-
 test("lists take turns, and those of different clients alternate", async () => {
   const pace = new ListPace({ count: 0, underWay: 0 });
   const order: string[] = [];
