@@ -18,6 +18,8 @@ interface Behaviour {
     batch: string,
     notify: (notice: object) => void,
   ) => string | undefined;
+  /** The id of a row that the statement does not return. */
+  readonly without?: string;
   /** By id: the column `exact` of a row, `null` in all others. */
   readonly exact?: Readonly<Record<string, string>>;
   readonly connect?: () => Promise<void>;
@@ -29,6 +31,7 @@ async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlant
   const {
     create = () => undefined,
     exact = {},
+    without,
     connect = async () => {},
     databaseDeadlineMs,
   } = behaviour;
@@ -38,7 +41,8 @@ async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlant
       const ids = idsOf(text, values);
       if (ids !== undefined) {
         const number = values[4] ?? "";
-        return answerCreate(ids, create(ids, number, notify) ?? number, exact);
+        const rows = answerCreate(ids, create(ids, number, notify) ?? number, exact);
+        return rows.filter((_, at) => ids[at] !== without);
       }
       return answerLook(false);
     },
@@ -161,3 +165,16 @@ for (const [what, code, routine, times] of [
     assert.equal(batches.length, times);
   });
 }
+
+test("a plant whose row does not come back is not stored", TIMEOUT, async (t) => {
+  const plants = await open(t, { without: "1", databaseDeadlineMs: 250 });
+  const outcomes = await Promise.all(
+    [1n, 2n].map((id) => plants.create({ id, name: "Fern" }).catch(({ code }) => code)),
+  );
+  assert.deepEqual(outcomes, ["write_failed", "created"]);
+});
+
+test("a row of another batch is a repeat", TIMEOUT, async (t) => {
+  const plants = await open(t, { create: () => "another" });
+  assert.equal(await plants.create({ id: 1n, name: "Fern" }), "replayed");
+});
