@@ -1,92 +1,105 @@
 /**
- * Durable creates per second, compared with the floor: a bare `node:http` server
- * that reads the body and answers a constant (floor.mjs). Then repeats and reads in
- * the same server, and how fast a file is imported again.
+ * Durable creates per second, compared with the floor: a bare `node:http` server that reads the body and answers a
+ * constant. Beside the store: its listener mounted in another server, and fastify with better-sqlite3.
  *
- *   npm run bench -- creates --restarts 3 --runs 5
- *   npm run bench -- creates --mounted
- *   npm run bench -- creates --watched
+ *   npm run bench -- creates
  *   npm run bench -- creates --against ../other-checkout   (built there before)
- *   npm run bench -- creates --node /path/to/another/node
- *   npm run bench -- creates --profile DIRECTORY           (a .cpuprofile of each of its processes)
  *
- * How runs alternate, and which of them count: support/compare.
+ * Programs take turns, and each sample is a fresh process that warms up first, because two processes of one program
+ * differ by a quarter for as long as they live. A ratio is that of two samples of one round.
  */
 import path from "node:path";
-import { compare } from "./support/compare.ts";
-import { measureImports } from "./support/imports.ts";
-import { loadName } from "./support/load.ts";
-import { describeMachine, withFolder } from "./support/machine.ts";
-import { positive, positives, readOptions } from "./support/options.ts";
-import { runNode } from "./support/program.ts";
-import { formatRows, writePlot } from "./support/report.ts";
-import { checkSyncs } from "./support/strace-check.ts";
+import { create, loadName } from "./load.ts";
 import {
-  LOOK_UP_NAMES,
+  note,
   type Start,
   startFloor,
   startMounted,
-  startServer,
-  startWatchedServer,
-  type TargetOptions,
-  withLookUps,
-  withNewData,
-} from "./support/targets.ts";
+  startPeer,
+  startStore,
+  withFolder,
+} from "./programs.ts";
+import {
+  describeMachine,
+  formatSpread,
+  median,
+  numbers,
+  printTable,
+  readOptions,
+} from "./report.ts";
 
 const options = readOptions({
-  seconds: "whole seconds of a run (2)",
-  restarts: "how often the servers are started; each time they warm up for 10 s (3)",
-  runs: "rounds after each start (5)",
-  connections: "numbers of connections (16,64,256,1024)",
-  node: "another Node binary to measure with",
-  mounted: "switch: the listener in a plain node:http server instead of ours",
-  watched: "switch: beside it, the same server with its log read and its metrics scraped",
+  connections: "numbers of connections (64,256,1024)",
+  rounds: "samples of each program at each number of connections (7)",
+  seconds: "of a sample (3)",
+  warm: "seconds of load before a sample (8)",
   against: "another built checkout, measured beside this one",
-  profile: "a folder for CPU profiles of the server",
-  svg: "a file for the plot",
-  dir: "where to make the data directories (the system's temporary folder)",
+  only: "programs with this in their name, and the floor",
 });
+const seconds = Number(options.seconds ?? 3);
+const warmSeconds = Number(options.warm ?? 8);
 
-const start = options.mounted === undefined ? startServer : startMounted;
-const name = options.mounted === undefined ? "plant store" : "plant store, mounted";
-const node = options.node;
+const PROGRAMS: Readonly<Record<string, Start>> = {
+  floor: startFloor,
+  "plant store": startStore(),
+  mounted: startMounted,
+  "fastify + better-sqlite3": startPeer,
+  ...(options.against === undefined ? {} : { "other checkout": startStore(options.against) }),
+};
 
-await withFolder(options.dir, async (folder) => {
-  const version = node === undefined ? process.version : (await runNode(["-v"], { node })).trim();
-  const machine = describeMachine(folder, version);
-  const checkFolder = path.join(folder, "check");
-  const checked = await checkSyncs(checkFolder, "plants.jsonl", (wrapper) =>
-    start({ name, folder: checkFolder, node, wrapper }),
-  );
-  const rows = await compare(starts(), {
-    folder,
-    connections: positives(options.connections, [16, 64, 256, 1024]),
-    restarts: positive(options.restarts, 3),
-    runs: positive(options.runs, 5),
-    seconds: positive(options.seconds, 2),
+interface Sample {
+  readonly perSecond: number;
+  readonly p50Ms: number;
+  /** Of the server, for each request. */
+  readonly cpuUs: number;
+}
+
+async function measure(start: Start, connections: number): Promise<Sample> {
+  return withFolder(async (folder) => {
+    const server = await start(path.join(folder, "data"));
+    try {
+      await create(server, connections, warmSeconds);
+      const before = server.cpuUs();
+      const { perSecond, p50Ms, requests } = await create(server, connections, seconds);
+      return { perSecond, p50Ms, cpuUs: (server.cpuUs() - before) / requests };
+    } finally {
+      await server.stop();
+    }
   });
-  const head = `${machine}\nload: ${loadName}\nunder strace, 64 connections: ${checked}`;
-  process.stdout.write(`${head}\n\n${formatRows(rows, "plant store")}\n`);
-  const creates = rows.filter((row) => !LOOK_UP_NAMES.includes(row.name));
-  if (options.svg !== undefined) writePlot(options.svg, creates, machine);
-  if (options.mounted === undefined) process.stdout.write(`\n${await measureImports(folder)}\n`);
+}
+
+const names = Object.keys(PROGRAMS).filter((name) => {
+  return name === "floor" || name.includes(options.only ?? "");
 });
-
-function starts(): Start[] {
-  const nodeArgs = profileFlags(options.profile);
-  const server = withNewData(start, { name, node, nodeArgs, scopes: ["write", "read"] });
-  const own = options.mounted === undefined ? withLookUps(server) : [server];
-  const all = [() => startFloor({ node }), ...own];
-  if (options.watched !== undefined) {
-    all.push(withNewData(startWatchedServer, { name: "watched", node }));
+const rounds = Number(options.rounds ?? 7);
+const rows: string[][] = [];
+for (const connections of numbers(options.connections ?? "64,256,1024")) {
+  const samples = new Map<string, Sample[]>(names.map((name) => [name, []]));
+  for (let round = 0; round < rounds; round++) {
+    note(`${connections} connections, round ${round + 1} of ${rounds}`);
+    for (let turn = 0; turn < names.length; turn++) {
+      const name = names[(turn + round) % names.length] ?? "";
+      samples.get(name)?.push(await measure(PROGRAMS[name] as Start, connections));
+    }
   }
-  if (options.against !== undefined) {
-    const startOther = (other: TargetOptions) => start(other, options.against);
-    all.push(withNewData(startOther, { name: "the other", node }));
+  for (const [name, own] of samples) {
+    const ratioTo = (other: string) => {
+      const others = samples.get(other) ?? [];
+      return formatSpread(own.map(({ perSecond }, at) => perSecond / (others[at]?.perSecond ?? 0)));
+    };
+    rows.push([
+      String(connections),
+      name,
+      Math.round(median(own.map(({ perSecond }) => perSecond))).toLocaleString("en-US"),
+      ratioTo("floor"),
+      ratioTo("plant store"),
+      median(own.map(({ p50Ms }) => p50Ms)).toFixed(2),
+      median(own.map(({ cpuUs }) => cpuUs)).toFixed(1),
+    ]);
   }
-  return all;
 }
-
-function profileFlags(directory: string | undefined): string[] {
-  return directory === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${path.resolve(directory)}`];
-}
+process.stdout.write(`${describeMachine()}, load by ${loadName}\n\n`);
+printTable(
+  ["connections", "program", "creates/s", "/ floor", "/ plant store", "p50 ms", "CPU µs"],
+  rows,
+);
