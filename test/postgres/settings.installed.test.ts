@@ -71,8 +71,6 @@ for (const [what, damage, mend, named] of UNFIT) {
     await plants.create({ id: 1n, name: "Fern" });
     t.after(() => sql(mend).catch(() => {}));
     await sql(damage);
-    await until("the store refuses", () => named.test(plants.database.refusal ?? ""));
-    await assert.rejects(plants.create({ id: 2n, name: "Fern" }), { code: "store_failed" });
     await assert.rejects(
       openPlants(t, { url, databaseDeadlineMs: 3000 }),
       (error: Error & { code: string }) => {
@@ -80,6 +78,8 @@ for (const [what, damage, mend, named] of UNFIT) {
         return error.code === "corruption";
       },
     );
+    await until("the store refuses", () => named.test(plants.database.refusal ?? ""));
+    await assert.rejects(plants.create({ id: 2n, name: "Fern" }), { code: "store_failed" });
     await sql(mend);
     await until("the store continues", () => plants.database.refusal === undefined);
     assert.equal(await plants.create({ id: 3n, name: "Fern" }), "created");
@@ -93,11 +93,11 @@ test("an unfit primary is refused, also beside its standby", OPTIONS, async (t) 
   const plants = await openPlants(t, { url });
   await primary.sql("ALTER TABLE plant_schema SET UNLOGGED", "garden");
   await primary.endSessions();
-  await until("the store refuses", () => plants.database.refusal !== undefined);
   await assert.rejects(openPlants(t, { url }), {
     code: "corruption",
     message: /plant_schema SET LOGGED/,
   });
+  await until("the store refuses", () => plants.database.refusal !== undefined);
 });
 
 test(
