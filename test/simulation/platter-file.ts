@@ -56,6 +56,8 @@ export class FileNode extends BaseNode {
   readonly #lost = new Set<number>();
   /** Lost sectors that stay lost however often they are written again. */
   readonly #stubborn = new Set<number>();
+  /** Sectors that became durable before a change of the length that they follow: it does not clear them. */
+  readonly #fresh = new Set<number>();
   /** The syncs under way. */
   readonly #flights = new Set<Dirt>();
   #bytes: Buffer = Buffer.alloc(0);
@@ -132,6 +134,7 @@ export class FileNode extends BaseNode {
       }
       this.#dirty.add(sector);
       this.#lost.delete(sector);
+      this.#fresh.delete(sector);
       this.bad.delete(sector); // the disk gives it another place
     }
   }
@@ -174,12 +177,21 @@ export class FileNode extends BaseNode {
     for (; done < this.#steps.length; done++) {
       const { number, size } = this.#steps[done] as SizeStep;
       if (number > last) break;
-      if (size < this.durableSize) clear(this.#durable, size, this.durableSize);
+      if (size < this.durableSize) this.#clearCut(this.#durable, size, this.durableSize);
       this.durableSize = size;
     }
     if (done === 0) return;
     this.#steps.splice(0, done);
+    if (this.#steps.length === 0) this.#fresh.clear();
     this.#durable = withRoom(this.#durable, this.durableSize);
+  }
+
+  /** The file was cut: makes what it had zeros. */
+  #clearCut(image: Buffer, start: number, end: number): void {
+    for (const sector of sectorsOf(start, end)) {
+      const at = sector * SECTOR_BYTES;
+      if (!this.#fresh.has(sector)) clear(image, Math.max(start, at), at + SECTOR_BYTES);
+    }
   }
 
   #commitSector(sector: number, { number, copies }: Dirt): void {
@@ -193,6 +205,7 @@ export class FileNode extends BaseNode {
     const at = sector * SECTOR_BYTES;
     if (copy === undefined) this.#bytes.copy(this.#durable, at, at, at + SECTOR_BYTES);
     else copy.copy(this.#durable, at);
+    if (copy === undefined && this.#steps.length > 0) this.#fresh.add(sector);
     // A sync that began before this one, and ends after it, does not bring older bytes back.
     for (const older of this.#flights) {
       if (older.number > number) break;
@@ -240,12 +253,14 @@ export class FileNode extends BaseNode {
     return this.#durable.subarray(at, at + SECTOR_BYTES).every((byte) => byte === 0);
   }
 
-  /** The cache has the sector as the disk has it. */
+  /** The cache has the sector as the disk has it: zeros where the file was cut, also if a power cut undid that. */
   #forget(sector: number): void {
     const at = sector * SECTOR_BYTES;
-    this.#durable = withRoom(this.#durable, at + SECTOR_BYTES);
-    const end = Math.min(at + SECTOR_BYTES, Math.max(at, this.size));
-    this.#durable.copy(this.#bytes, at, at, end);
+    const shortest = Math.min(this.durableSize, ...this.#steps.map(({ size }) => size));
+    const old = Buffer.alloc(SECTOR_BYTES);
+    if (this.#fresh.has(sector)) this.#durable.copy(old, 0, at, at + SECTOR_BYTES);
+    else if (shortest > at) this.#durable.copy(old, 0, at, Math.min(shortest, at + SECTOR_BYTES));
+    old.copy(this.#bytes, at, 0, Math.max(0, this.size - at));
   }
 
   /** Lost pages leave the cache; with the last descriptor the failure is forgotten. */
@@ -299,7 +314,7 @@ export class FileNode extends BaseNode {
     let image: Buffer = Buffer.from(this.#durable);
     let size = this.durableSize;
     for (const step of this.#steps.slice(0, count)) {
-      if (step.size < size) clear(image, step.size, size);
+      if (step.size < size) this.#clearCut(image, step.size, size);
       else if (kind === "chance" && rules.draws("cut: the length grows in part", random)) {
         size = Math.min(step.size, roundUp(random.between(size, step.size)));
         if (size < step.size) rules.count("cut: the length grows in part");
