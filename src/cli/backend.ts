@@ -1,11 +1,8 @@
 /** Where a server keeps plants and tokens: in a data directory, or in a database. */
-import cluster from "node:cluster";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import { publishWarning } from "../core/channels.ts";
 import type {
   DatabaseStatus,
   DiskStatus,
@@ -15,7 +12,7 @@ import type {
   TokenStatus,
   TokenVerifier,
 } from "../core/services.ts";
-import { createFirstToken, PlantStore, PlantStoreError, TokenRegistry } from "../index.ts";
+import { createFirstToken, PlantStore, TokenRegistry } from "../index.ts";
 import type { Setting } from "./command.ts";
 import { type DatabaseChoice, isDatabase, openDatabase } from "./database.ts";
 import { printMessage, withProgress } from "./output.ts";
@@ -25,7 +22,6 @@ interface BackendOptions extends DatabaseChoice {
   readonly data: string;
   readonly databaseDeadlineMs: number;
   readonly databaseConnections: number;
-  readonly pendingBytesMax: number | undefined;
 }
 
 /** The store and the tokens of a server; `close` finishes the creates in flight. */
@@ -71,8 +67,8 @@ async function openDatabaseBackend(
   options: BackendOptions,
   settings: readonly Setting[],
 ): Promise<Backend> {
-  const { databaseDeadlineMs, databaseConnections, pendingBytesMax: queueBytesMax } = options;
-  const details = { databaseDeadlineMs, databaseConnections, queueBytesMax };
+  const { databaseDeadlineMs, databaseConnections } = options;
+  const details = { databaseDeadlineMs, databaseConnections };
   const { plants, postgres } = await openDatabase(options, settings, details);
   const tokens = await postgres.PostgresTokens.open(plants).catch(async (error) => {
     await plants.close();
@@ -108,7 +104,6 @@ async function openFolderBackend(
   const { data } = options;
   const isNew = !existsSync(data);
   const store = await openStore(options, stop, onProgress);
-  await warnOfPlace(data);
   if (isNew)
     printMessage(`made the folder "${path.resolve(data)}" for the plants; --data names another`);
   const tokens = await TokenRegistry.open(data).catch(async (error) => {
@@ -132,26 +127,6 @@ async function openFolderBackend(
   };
 }
 
-/** File systems that lose their files, by their magic numbers (statfs(2)). The store warns of those of a network. */
-const FLEETING = new Map([
-  [0x01021994, "on tmpfs, which is memory: a restart of the machine loses every plant; use a disk"],
-  [
-    0x794c7630,
-    "on overlayfs, in a layer that is removed with its container, and every plant with it; use a volume",
-  ],
-]);
-
-/** Warns if the folder, or the machine, lacks what a server relies on. */
-async function warnOfPlace(folder: string): Promise<void> {
-  const { type = 0 } = (await statfs(folder).catch(() => undefined)) ?? {};
-  const place = FLEETING.get(type);
-  if (place !== undefined) publishWarning(`"${folder}" is ${place}`);
-  if (process.platform !== "linux" || existsSync("/proc/self")) return;
-  publishWarning(
-    "/proc is not mounted: there are no metrics, and the limit of open files is unknown",
-  );
-}
-
 /** The disk of a folder; `undefined` if it does not say. */
 export async function readDisk(folder: string): Promise<DiskStatus | undefined> {
   const disk = await statfs(folder).catch(() => undefined);
@@ -159,41 +134,20 @@ export async function readDisk(folder: string): Promise<DiskStatus | undefined> 
   return { freeBytes: disk.bavail * disk.bsize, totalBytes: disk.blocks * disk.bsize };
 }
 
-/**
- * `pm2 reload` starts a new worker of node:cluster, and stops the old one later (by default 3 s).
- * It gives up on a worker that exits at once sixteen times. So a worker waits for the data directory.
- */
-const WORKER_WAIT_MS = 6000;
-const WORKER_RETRY_MS = 250;
-
 /** @throws the reason of `stop`. */
-async function openStore(
-  options: BackendOptions,
+function openStore(
+  { data }: BackendOptions,
   stop: AbortSignal,
   onProgress: (bytes: number, total: number) => void,
 ): Promise<PlantStore> {
-  const open = () =>
-    withProgress("reading the log", (show) =>
-      PlantStore.open(options.data, {
-        command: "serve",
-        onProgress: (bytes, total) => {
-          stop.throwIfAborted();
-          onProgress(bytes, total);
-          show(bytes, total);
-        },
-        queueBytesMax: options.pendingBytesMax,
-      }),
-    );
-  const deadline = performance.now() + (cluster.isWorker ? WORKER_WAIT_MS : 0);
-  for (let tries = 0; ; tries++) {
-    try {
-      return await open();
-    } catch (error) {
-      const isLocked = error instanceof PlantStoreError && error.code === "locked";
-      if (!isLocked || performance.now() >= deadline) throw error;
-      if (tries === 0) publishWarning(`waiting up to ${WORKER_WAIT_MS / 1000} s: ${error.message}`);
-      await sleep(WORKER_RETRY_MS);
-      stop.throwIfAborted();
-    }
-  }
+  return withProgress("reading the log", (show) =>
+    PlantStore.open(data, {
+      command: "serve",
+      onProgress: (bytes, total) => {
+        stop.throwIfAborted();
+        onProgress(bytes, total);
+        show(bytes, total);
+      },
+    }),
+  );
 }

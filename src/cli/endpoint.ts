@@ -10,12 +10,11 @@ import { report } from "./output.ts";
 /**
  * Describes why a server cannot listen, and what to do. Returns any other error as it is.
  *
- * @param address `undefined` for the socket of a supervisor.
  * @param option the options that set the address.
  */
 export function describeListenError(
   error: NodeJS.ErrnoException,
-  address: AdminAddress | undefined,
+  address: AdminAddress,
   option: string,
 ): Error {
   if (error.syscall === undefined) return error;
@@ -25,28 +24,24 @@ export function describeListenError(
     EACCES: "permission denied; choose a port from 1024 up with",
   };
   const reason = reasons[error.code ?? ""] ?? `${error.message}; see`;
-  const typed = process.env.npm_lifecycle_event === "start" ? `npm start -- ${option}` : option;
-  return new Error(`Cannot listen on ${describeAddress(address)}: ${reason} ${typed}`);
+  return new Error(`Cannot listen on ${describeAddress(address)}: ${reason} ${option}`);
 }
 
-function describeAddress(address: AdminAddress | undefined): string {
-  if (address === undefined) return "the socket of the supervisor";
+function describeAddress(address: AdminAddress): string {
   return formatHostPort(address.host, address.port);
 }
 
-/** A pod has nobody to send SIGHUP, so its files are looked at. */
-const LOOK_MS = 60_000;
+const POLL_MS = 60_000;
 const WARN_MS = 14 * 86_400_000;
 
 /**
- * The certificate of a server, which follows its files: SIGHUP takes them, and a look once a minute does if they
- * have changed. Until they can be used, the pair in use stays. A look reports a fault once while it lasts.
+ * The certificate of a server. Reads its files once a minute, and uses them if they have changed. If they
+ * cannot be used, the pair in use stays, and each fault is reported once while it lasts.
  */
 export class Certificate {
   readonly #certFile: string;
   readonly #keyFile: string;
-  #server: Pick<PlantServer, "replaceCertificate"> | undefined;
-  #looking: NodeJS.Timeout | undefined;
+  #timer: NodeJS.Timeout | undefined;
   #reported: readonly string[] = [];
   /** In use. */
   tls: TlsOptions & { readonly cert: Buffer; readonly key: Buffer };
@@ -65,32 +60,28 @@ export class Certificate {
 
   /** Gives changed files to this server from now on. Keeps no process alive. */
   follow(server: Pick<PlantServer, "replaceCertificate">): void {
-    this.#server = server;
-    this.take(false);
-    this.#looking = setInterval(() => this.take(false), LOOK_MS).unref();
+    this.#poll(server); // the files may have changed while the store was opened
+    this.#timer = setInterval(() => this.#poll(server), POLL_MS).unref();
   }
 
   stop(): void {
-    clearInterval(this.#looking);
+    clearInterval(this.#timer);
   }
 
-  /** Takes the files as they are now. @param isAsked false for a look: it takes only files that have changed. */
-  take(isAsked = true): void {
-    if (this.#server === undefined) return; // `follow` takes what has changed by then
-    const faults = [this.#update(this.#server, isAsked), this.#findExpiryFault()].filter(
+  #poll(server: Pick<PlantServer, "replaceCertificate">): void {
+    const faults = [this.#update(server), this.#findExpiryFault()].filter(
       (fault) => fault !== undefined,
     );
     for (const fault of faults) {
-      if (isAsked || !this.#reported.includes(fault)) publishWarning(fault);
+      if (!this.#reported.includes(fault)) publishWarning(fault);
     }
     this.#reported = faults;
   }
 
-  #update(server: Pick<PlantServer, "replaceCertificate">, isAsked: boolean): string | undefined {
+  #update(server: Pick<PlantServer, "replaceCertificate">): string | undefined {
     try {
       const tls = this.#read();
-      if (!isAsked && tls.cert.equals(this.tls.cert) && tls.key.equals(this.tls.key))
-        return undefined;
+      if (tls.cert.equals(this.tls.cert) && tls.key.equals(this.tls.key)) return undefined;
       server.replaceCertificate(tls);
       this.tls = tls;
       report({ level: "info", event: "reloaded", message: "read the certificate again" });

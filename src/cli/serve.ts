@@ -59,7 +59,6 @@ import {
   printLines,
   report,
 } from "./output.ts";
-import { onReloadSignal, stopSignal, takeListeningSocket, waitForSignal } from "./supervisor.ts";
 
 export const SERVE_OPTIONS = {
   data: DATA,
@@ -82,20 +81,11 @@ export const SERVE_OPTIONS = {
   corsOrigin: CORS_ORIGIN,
   trustedProxy: TRUSTED_PROXY,
   ...numbers({
-    connectionsMax:
-      "connections open at once; if not given, as many as open files and half of the heap allow",
-    pendingBytesMax:
-      "creates in flight, with their answers, and records that wait for the disk; beyond it 503; if not given, 4 to 64 MiB by the memory there is",
-    pendingRequestsMax:
-      "creates in flight together; beyond it 503; if not given, 1,024 to 16,384 by the memory there is",
     bodyBytesMax: "the longest body; beyond it 413",
-    headerBytesMax: "request line and headers together; beyond it 431",
-    headerTimeoutMs: "time to receive all headers, at most that for a whole request; beyond it 408",
     requestTimeoutMs: "time to receive a whole request; beyond it 408",
     keepAliveTimeoutMs: "how long an idle connection is kept",
     databaseDeadlineMs: "how long a request waits for the database; beyond it 503",
     databaseConnections: "connections to the database for creates",
-    drainDelayMs: "how long a stop still accepts connections, each for one answer",
     drainTimeoutMs: "how long a stop waits for requests in flight",
   }),
 } as const;
@@ -147,7 +137,6 @@ async function serveUntil(
   options: ServeOptions,
   settings: readonly Setting[],
 ): Promise<ExitStatus> {
-  const fd = takeListeningSocket(settings);
   const data = isDatabase(options) ? undefined : options.data;
   if (data !== undefined) becomeOwner(data);
   const certificate = Certificate.open(options.tlsCert, options.tlsKey);
@@ -158,7 +147,6 @@ async function serveUntil(
   let backend: Backend | undefined;
   let server: PlantServer | undefined;
   let exitStatus: ExitStatus = 0;
-  onReloadSignal(certificate && (() => certificate.take())); // from the beginning: the signal must not end a long start
   try {
     backend = await openBackend(options, settings, stop, (bytes, total) =>
       status.reading(bytes, total),
@@ -167,7 +155,7 @@ async function serveUntil(
     const adminUrl = (await admin)?.url;
     stop.throwIfAborted(); // from now on a signal drains
     const stopped = new Promise((resolve) => stop.addEventListener("abort", resolve));
-    server = await startServer(options, { fd, tls: certificate?.tls, plants, tokens });
+    server = await startServer(options, { tls: certificate?.tls, plants, tokens });
     certificate?.follow(server);
     status.phase = "ready";
     status.backend = backend;
@@ -188,7 +176,11 @@ async function serveUntil(
     await Promise.race([stopped, failed]);
     if (exitStatus === 0) {
       status.phase = "draining";
-      await Promise.race([announceDrain(server, options.drainDelayMs), failed]);
+      report({
+        level: "info",
+        event: "draining",
+        message: "draining: responding to requests in flight",
+      });
     }
   } catch (error) {
     if (error !== stop.reason) throw error;
@@ -203,16 +195,15 @@ async function serveUntil(
   return exitStatus;
 }
 
-/** Resolves when the drain begins: after the delay, or at the next signal. */
-async function announceDrain(server: PlantServer, delayMs: number): Promise<void> {
-  const rest =
-    delayMs === 0
-      ? "no more are accepted"
-      : `connections are accepted for ${delayMs} ms more; another signal ends this wait`;
-  const message = `draining: requests under way are answered, ${rest}`;
-  report({ level: "info", event: "draining", message });
-  server.announceClose();
-  if (delayMs > 0) await waitForSignal(delayMs);
+/** Aborts at the first SIGTERM or SIGINT. A second signal ends the process at once. */
+function stopSignal(): AbortSignal {
+  const stop = new AbortController();
+  const onSignal = () => {
+    process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
+    stop.abort();
+  };
+  process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
+  return stop.signal;
 }
 
 async function startAdmin(
@@ -225,7 +216,7 @@ async function startAdmin(
   });
 }
 
-type Parts = Pick<ServerOptions, "plants" | "tokens" | "fd" | "tls">;
+type Parts = Pick<ServerOptions, "plants" | "tokens" | "tls">;
 
 async function startServer(options: ServeOptions, parts: Parts): Promise<PlantServer> {
   const { host, port } = options;
@@ -236,18 +227,12 @@ async function startServer(options: ServeOptions, parts: Parts): Promise<PlantSe
     basePath: options.basePath,
     corsOrigins: options.corsOrigin,
     trustedProxies: options.trustedProxy,
-    connectionsMax: options.connectionsMax,
-    pendingBytesMax: options.pendingBytesMax,
-    pendingRequestsMax: options.pendingRequestsMax,
     bodyBytesMax: options.bodyBytesMax,
-    headerBytesMax: options.headerBytesMax,
-    headerTimeoutMs: options.headerTimeoutMs,
     requestTimeoutMs: options.requestTimeoutMs,
     keepAliveTimeoutMs: options.keepAliveTimeoutMs,
   };
   return PlantServer.start(all).catch((error) => {
-    const address = parts.fd === undefined ? { host, port } : undefined;
-    throw describeListenError(error, address, "--host or --port");
+    throw describeListenError(error, { host, port }, "--host or --port");
   });
 }
 

@@ -46,7 +46,6 @@ export const NUMBER_OPTIONS = {
   // A start rewrites this much of the log, no matter which limit the earlier process had.
   batchBytesMax: bytes(MIB, MIB),
   queueBytesMax: { min: 1, max: GIB },
-  drainDelayMs: milliseconds(0, 0),
   drainTimeoutMs: milliseconds(10_000, 0),
   databaseDeadlineMs: milliseconds(10_000, 100),
   databaseConnections: { default: 4, min: 1, max: 64 },
@@ -90,15 +89,7 @@ export function readNumber(options: Numbers, name: DefaultedName): number {
 
 /** @throws TypeError or RangeError like `readNumber`. @internal */
 export function assertNumber(name: NumberOptionName, value: number): void {
-  assertWhole(name, value, NUMBER_OPTIONS[name]);
-}
-
-/** @throws TypeError unless it is absent or a number; RangeError if no file can have it. @internal */
-export function assertDescriptor(name: string, value: number | undefined): void {
-  if (value !== undefined) assertWhole(name, value, { min: 0, max: 2 ** 31 - 1 });
-}
-
-function assertWhole(name: string, value: number, { min, max }: NumberOption): void {
+  const { min, max } = NUMBER_OPTIONS[name];
   if (typeof value !== "number") throw typeFault(name, "a number", value);
   if (Number.isInteger(value) && value >= min && value <= max) return;
   throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);

@@ -76,7 +76,6 @@ export class Connections {
   readonly #waitingBudget = new Budget();
   #looking: NodeJS.Timeout | undefined;
   /** Every answer closes its connection. */
-  #isClosing = false;
   #isDraining = false;
   /** During a drain: looks that are left for request heads which still arrive. */
   #looksLeft = DRAIN_LOOKS;
@@ -142,7 +141,7 @@ export class Connections {
     }
     const head = readHead(req);
     const hasRoom = connection.begin(res, head.bytes);
-    if (this.#isClosing) closeAfter(res);
+    if (this.#isDraining) closeAfter(res);
     const fault = hasRoom ? head.fault : overloaded();
     if (fault === undefined) this.#handler.handle(req, res, head, sendContinue);
     else this.#handler.refuse(req, res, fault);
@@ -193,20 +192,15 @@ export class Connections {
     }
   }
 
-  /** From now on the last answer of a connection closes it. */
-  announceClose(): void {
-    for (const connection of this.#connections.values()) closeAfter(connection.res);
-    this.#isClosing = true;
-  }
-
   /**
-   * Does that, too, and from now on looks close connections that owe no answer: Node takes a silent
-   * one, or one with half a request head, for busy.
+   * From now on the last answer of a connection closes it, and looks close connections that owe no answer:
+   * Node takes a silent one, or one with half a request head, for busy.
    */
   drain(): void {
-    this.announceClose();
-    // What came before does not count.
-    for (const connection of this.#connections.values()) connection.look();
+    for (const connection of this.#connections.values()) {
+      closeAfter(connection.res);
+      connection.look(); // what came before does not count
+    }
     this.#isDraining = true;
     this.#startLooking(DRAIN_LOOK_MS);
   }

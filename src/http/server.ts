@@ -11,13 +11,12 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import http, { type IncomingMessage, type Server } from "node:http";
 import https from "node:https";
-import net, { type AddressInfo, type Socket } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { createSecureContext } from "node:tls";
 import { getHeapStatistics } from "node:v8";
 import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
 import {
-  assertDescriptor,
   assertNumber,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
@@ -61,13 +60,11 @@ export class PlantServer {
   readonly url: string;
   readonly #server: Server;
   readonly #connections: Connections;
-  readonly #isSocketHeld: boolean;
   #closing: Promise<void> | undefined;
 
   private constructor(server: Server, connections: Connections, options: ServerOptions) {
     this.#server = server;
     this.#connections = connections;
-    this.#isSocketHeld = options.fd !== undefined;
     const scheme = options.tls === undefined ? "http" : "https";
     this.url = `${scheme}://${addressOf(server)}${normalizeBasePath(options.basePath ?? "")}`;
   }
@@ -102,15 +99,6 @@ export class PlantServer {
   }
 
   /**
-   * Has every answer close its connection from now on, so that clients give up the connections that
-   * they keep. New ones are accepted until `close()`. Call it a while before, while a load balancer
-   * still sends requests.
-   */
-  announceClose(): void {
-    this.#connections.announceClose();
-  }
-
-  /**
    * Drains: answers the requests in flight, closes every connection, stops accepting. Connections
    * that are still open at the deadline are cut. A second call changes nothing.
    *
@@ -130,8 +118,6 @@ export class PlantServer {
 
   async #drain(drainTimeoutMs: number): Promise<void> {
     this.#connections.drain();
-    // New connections wait in a held socket for the next process; a socket of our own resets them.
-    if (this.#isSocketHeld) net.Server.prototype.close.call(this.#server);
     const graceMs = Math.min(DRAIN_LOOK_MS, drainTimeoutMs);
     await sleep(graceMs);
     await this.#acceptWaiting();
@@ -195,12 +181,6 @@ export interface ListenOptions {
   readonly host?: string | undefined;
   /** Default: 8080; 0 picks a free one. */
   readonly port?: number | undefined;
-  /**
-   * The descriptor of a listening socket that this process inherited, as by systemd's socket
-   * activation (sd_listen_fds(3): the first is 3); `host` and `port` are ignored then. Connections
-   * that this server did not accept wait in the socket for the next process: a restart refuses none.
-   */
-  readonly fd?: number | undefined;
 }
 
 /**
@@ -214,14 +194,13 @@ const BACKLOG = 4096;
  * of the wrong type or out of its range.
  */
 async function listen(server: Server, options: ListenOptions): Promise<void> {
-  const { host = DEFAULT_HOST, fd } = options;
+  const { host = DEFAULT_HOST } = options;
   const port = readNumber(options, "port");
-  assertDescriptor("fd", fd);
-  server.listen({ ...(fd === undefined ? { host, port } : { fd }), backlog: BACKLOG });
+  server.listen({ host, port, backlog: BACKLOG });
   await once(server, "listening");
 }
 
-/** `127.0.0.1:8080`, `[::1]:8080`; `localhost` if the socket has no such address (unix(7)). */
+/** `127.0.0.1:8080`, `[::1]:8080`; `localhost` for the path of a Unix socket. */
 function addressOf(server: Server): string {
   const address = server.address() as AddressInfo | string | null;
   if (address === null || typeof address === "string") return "localhost";

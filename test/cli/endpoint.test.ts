@@ -5,15 +5,11 @@ import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { createSecureContext } from "node:tls";
 import { Certificate } from "../../src/cli/endpoint.ts";
-import { createToken } from "../../src/index.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
-import { runCli, startServer } from "../support/cli.ts";
-import { Client } from "../support/client.ts";
-import { encodeRequest } from "../support/contract.ts";
+import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
-import { postPlant } from "../support/post.ts";
-import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
+import { collectWarnings, TIMEOUT } from "../support/watch.ts";
 
 /** Two certificates, and copies of the first and its key, which a test replaces. */
 function makeReplaceablePair(t: TestContext) {
@@ -26,44 +22,6 @@ function makeReplaceablePair(t: TestContext) {
 }
 
 describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
-  test("SIGHUP reloads it: new connections get it, open ones stay open, and an invalid one changes nothing", async (t) => {
-    const folder = makeFolder(t);
-    const token = await createToken(folder, { name: "gardener" });
-    const { first, second, cert, key } = makeReplaceablePair(t);
-    const args = ["--tls-cert", cert, "--tls-key", key];
-    const server = await startServer(t, ["--data", folder, ...args]);
-    assert.equal(server.url, `https://127.0.0.1:${server.port}`);
-    let id = 0;
-    const serves = async (client: Client) => {
-      await client.send(encodeRequest({ token }, { body: `{"id":${id++},"name":"Fern"}` }));
-      assert.equal((await client.next()).status, 200);
-    };
-    const open = await Client.connectSecurely(server.port, first.cert);
-    await serves(open);
-
-    const reports = () => server.stderr().match(/"event":"(warning|reloaded)".*\n/g)?.length ?? 0;
-    const reload = async () => {
-      const before = reports();
-      server.process.kill("SIGHUP");
-      await until("the reload is reported", () => reports() > before);
-    };
-    copyFileSync(second.certPath, cert); // with the key of the first
-    await reload();
-    assert.equal(messagesOf(server.stderr()).length, 1);
-    assert.equal((await Client.connectSecurely(server.port, first.cert)).peerName, "first");
-    rmSync(key);
-    await reload();
-    assert.equal((await Client.connectSecurely(server.port, first.cert)).peerName, "first");
-
-    copyFileSync(second.keyPath, key);
-    await reload();
-    const fresh = await Client.connectSecurely(server.port, second.cert);
-    assert.equal(fresh.peerName, "second");
-    await serves(open);
-    await serves(fresh);
-    assert.equal((await server.stop()).status, 0);
-  });
-
   test("changed files are taken within a minute, and a pair that cannot be used is one warning", (t) => {
     t.mock.timers.enable({ apis: ["setInterval"] });
     const warnings = collectWarnings(t);
@@ -96,13 +54,12 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     certificate.stop();
   });
 
-  test("files that change before the server listens are taken once it does, also after SIGHUP", (t) => {
+  test("files that change before the server listens are taken once it does", (t) => {
     t.mock.timers.enable({ apis: ["setInterval"] });
     const { second, cert, key } = makeReplaceablePair(t);
     const certificate = new Certificate(cert, key);
     copyFileSync(second.certPath, cert);
     copyFileSync(second.keyPath, key);
-    certificate.take(); // as SIGHUP does, while the server begins to listen with the first pair
     const taken: unknown[] = [];
     certificate.follow({ replaceCertificate: (tls) => void taken.push(tls.cert) });
     assert.deepEqual(taken, [second.cert]);
@@ -163,18 +120,4 @@ test("a certificate without its key, or a key without its certificate: status 2"
     assert.equal(end.status, 2);
     assert.ok(end.stderr.includes(given) && end.stderr.includes(missing), end.stderr);
   }
-});
-
-test("SIGHUP does not end a server without a certificate", TIMEOUT, async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "gardener" });
-  const server = await startServer(t, ["--data", folder, "--log", "off"]);
-  server.process.kill("SIGHUP");
-  assert.equal((await postPlant(server.url, token, '{"id":1,"name":"Fern"}')).status, 200);
-  assert.deepEqual(await server.stop(), {
-    status: 0,
-    signal: null,
-    stdout: server.stdout(),
-    stderr: "",
-  });
 });

@@ -1,16 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import {
-  chmodSync,
-  closeSync,
-  constants,
-  mkdtempSync,
-  openSync,
-  rmSync,
-  statfsSync,
-  writeSync,
-} from "node:fs";
+import { chmodSync, closeSync, constants, openSync, rmSync, writeSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
@@ -32,7 +23,6 @@ const FERN = '{"id":1,"name":"Fern"}';
 /** So long that a test which waits for one of these limits fails by its own timeout. */
 const PATIENT = [
   "--drain-timeout-ms=600000",
-  "--header-timeout-ms=600000",
   "--request-timeout-ms=600000",
   "--keep-alive-timeout-ms=600000",
 ];
@@ -63,29 +53,6 @@ test("serve names the folder that it made, which may be a typing error", async (
   const second = await start();
   assert.deepEqual([first.length, first[0]?.level, second], [1, "info", []]);
   assert.ok(`${first[0]?.message}`.includes(`made the folder "${data}"`));
-});
-
-const NEEDS_TMPFS = {
-  skip: statfsSync("/dev/shm").type === 0x01021994 ? false : "/dev/shm is no tmpfs",
-};
-
-test("serve warns of a data directory in memory", NEEDS_TMPFS, async (t) => {
-  const data = mkdtempSync("/dev/shm/plant-store-test-");
-  t.after(() => rmSync(data, { recursive: true }));
-  const { stderr } = await (await startServer(t, ["--data", data])).stop();
-  const warnings = logLinesOf(stderr).filter(({ level }) => level === "warn");
-  assert.equal(warnings.length, 1);
-  assert.ok(`${warnings[0]?.message}`.startsWith(`"${data}" is on tmpfs, `), stderr);
-});
-
-const HIDE_PROC = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"];
-const canHide = spawnSync("unshare", [...HIDE_PROC.slice(1), "true"]).status === 0;
-
-test("serve names a missing /proc", { skip: canHide ? false : "needs root" }, async (t) => {
-  const server = await startServer(t, ["--data", makeFolder(t)], { wrapper: HIDE_PROC });
-  const [warning = "", ...others] = messagesOf((await server.stop()).stderr);
-  assert.match(warning, /^\/proc is not mounted: /);
-  assert.deepEqual(others, []);
 });
 
 test("while a server runs, get and list work, and a second serve refuses and names the first", async (t) => {

@@ -43,7 +43,6 @@ const PAGE = readFileSync(new URL("../../docs/command-line.md", import.meta.url)
 /** Three are in the table of options, and two belong to the library only. */
 const NOT_IN_TABLE: readonly NumberOptionName[] = [
   "port",
-  "drainDelayMs",
   "keep",
   "batchBytesMax",
   "queueBytesMax",

@@ -25,9 +25,6 @@ const OF_THE_LISTENER: readonly [
 const OF_THE_SERVER: typeof OF_THE_LISTENER = [
   ["port", "8080", "TypeError"],
   ["port", 65_536, "RangeError"],
-  ["fd", "3", "TypeError"],
-  ["fd", -1, "RangeError"],
-  ["fd", Number.NaN, "RangeError"],
   ["headerBytesMax", 0, "RangeError"],
   ["headerTimeoutMs", Number.NaN, "RangeError"],
   ["requestTimeoutMs", Number.POSITIVE_INFINITY, "RangeError"],

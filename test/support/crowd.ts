@@ -12,8 +12,8 @@ import { makeFolder } from "./folders.ts";
 import { writeLog } from "./stores.ts";
 import { until } from "./watch.ts";
 
-/** So long that no request of a crowd ends by a timeout. */
-const PATIENT = ["--header-timeout-ms=600000", "--request-timeout-ms=600000"];
+/** So long that no request of a crowd whose headers are complete ends by a timeout. */
+const PATIENT = ["--request-timeout-ms=600000"];
 const HEAP_MIB = 256;
 const AT_A_TIME = 100;
 /** So many that together they are longer than the buffers of the sockets. */
