@@ -5,7 +5,7 @@
 import { statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import type { PgModule, PostgresPlants, PostgresPlantsOptions } from "../postgres/index.ts";
-import { hidePassword, PASSWORD, type Setting, showSetting, UsageError } from "./command.ts";
+import { type Setting, UsageError } from "./command.ts";
 import { switchOption, textOption } from "./options.ts";
 import { report } from "./output.ts";
 
@@ -14,7 +14,12 @@ export const DATABASE_OPTIONS = {
     "URL",
     "keep plants and tokens in this PostgreSQL database instead of a data directory",
   ),
-  databaseFile: textOption("FILE", "read the URL of the database from this file"),
+  databaseFile: {
+    ...textOption("FILE", "read the URL of the database from this file"),
+    expected: "the path of a file",
+    isSecret: true,
+    parse: (text: string) => (text === "" || text.includes("://") ? undefined : text),
+  },
   databaseRequireSync: switchOption("refuse a database whose commits wait for no standby"),
 };
 
@@ -67,24 +72,26 @@ export async function openDatabase(
 async function readUrl(
   file: string,
 ): Promise<{ readonly url: string; readonly password?: string }> {
-  const shown = `--database-file "${showSetting("databaseFile", file)}"`;
+  const shown = `--database-file "${file}"`;
   let text: string;
   try {
     text = (await readFile(file, "utf8")).trim();
   } catch (cause) {
-    const why = (cause as Error).message.replace(file, () => showSetting("databaseFile", file));
-    throw new Error(`Cannot read ${shown}: ${why}`, { cause });
+    throw new Error(`Cannot read ${shown}: ${(cause as Error).message}`, { cause });
   }
   if (text === "") throw new UsageError(`${shown} is empty: expected a URL`);
   const { parseDatabaseUrl } = await import("../postgres/database-url.ts");
   try {
     const { password } = parseDatabaseUrl(text);
-    return { url: hidePassword(text), ...(password && { password }) };
+    return { url: text.replace(PASSWORD, "$1@"), ...(password && { password }) };
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw new UsageError(`${shown}: ${error.message}`);
   }
 }
+
+/** The password in the URL of a database. */
+const PASSWORD = /^(postgres(?:ql)?:\/\/[^:@/?#]*):([^@/?#]*)@/;
 
 /** The URL in a file, and its password, which may be replaced at any time. A pipe is read only once. */
 async function followUrl(file: string) {

@@ -24,11 +24,9 @@ export function describeListenError(
     EACCES: "permission denied; choose a port from 1024 up with",
   };
   const reason = reasons[error.code ?? ""] ?? `${error.message}; see`;
-  return new Error(`Cannot listen on ${describeAddress(address)}: ${reason} ${option}`);
-}
-
-function describeAddress(address: AdminAddress): string {
-  return formatHostPort(address.host, address.port);
+  return new Error(
+    `Cannot listen on ${formatHostPort(address.host, address.port)}: ${reason} ${option}`,
+  );
 }
 
 const POLL_MS = 60_000;

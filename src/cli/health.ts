@@ -27,6 +27,7 @@ export const health = defineCommand({
     tlsCert: { ...TLS_CERT, help: "the server has a certificate: ask by https" },
     admin: { ...ADMIN, help: "ask the admin listener whether the server is ready" },
   },
+  readsVariables: true,
   details:
     "Needs no token. Over https the certificate is not checked: nothing secret is sent. With the variables of serve it asks that server.",
   async run(_, { host, port, basePath = "", tlsCert, admin }) {

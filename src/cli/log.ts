@@ -1,6 +1,6 @@
 /**
  * The log of a running server, on standard error: what the server reports of itself, and one line
- * for every request that is published; of those without a good token, ten a second.
+ * for every request that is published.
  *
  * Invariant: whatever text an event holds, its line is one line that moves no cursor, holds no token,
  * and is shorter than the 16 KiB at which Docker cuts a line in two. A request's numbers and the
@@ -9,19 +9,10 @@
  */
 import { constants, fstatSync, openSync } from "node:fs";
 import { styleText } from "node:util";
-import { publishWarning, type RequestMessage, subscribe } from "../core/channels.ts";
+import { type RequestMessage, subscribe } from "../core/channels.ts";
 import { cut, encodeJsonString, escapeControls, hideTokens } from "../core/text.ts";
 import { type Format as FormatOf, LineWriter } from "./line-writer.ts";
-import {
-  count,
-  LEVELS,
-  type Level,
-  type Notice,
-  printNotice,
-  priorityOf,
-  report,
-  reportTo,
-} from "./output.ts";
+import { count, LEVELS, type Level, type Notice, printNotice, reportTo } from "./output.ts";
 
 export const LOG_FORMATS = ["json", "text", "off"] as const;
 
@@ -34,7 +25,6 @@ type LogFormat = (typeof LOG_FORMATS)[number];
  * @param given the format; by default text on a terminal, else JSON.
  */
 export function startLog(given: LogFormat | undefined, level: Level): void {
-  reportProcessFaults();
   const isTerminal = process.stderr.isTTY === true;
   const format = given ?? (isTerminal ? "text" : "json");
   if (format === "off") {
@@ -42,79 +32,15 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
     reportTo((notice) => notice.level === "error" && printNotice(notice));
     return;
   }
-  const make = withPriority(format === "json" ? jsonFormat : textFormat);
-  const writer = new LineWriter<LogEvent>(openStandardError(), orFault(make), (lines) => {
+  const make = format === "json" ? jsonFormat : textFormat;
+  const writer = new LineWriter<LogEvent>(openStandardError(), make, (lines) => {
     const message = `dropped ${count(lines, "line")} of this log: there was no room for them`;
     return { level: "warn", event: "log-dropped", message, fields: { lines } };
   });
   const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
   reportTo((notice) => isWanted(notice.level) && writer.write(notice));
-  if (isWanted("info")) subscribe("plant-store:request", limitRefusals(writer));
+  if (isWanted("info")) subscribe("plant-store:request", (request) => writer.write(request));
   process.once("exit", () => writer.end());
-}
-
-/** Requests are info, as in their JSON. */
-function withPriority(format: Format): Format {
-  if (priorityOf("info") === "") return format;
-  return (event, time) => priorityOf("level" in event ? event.level : "info") + format(event, time);
-}
-
-/** How many requests without a good token are logged in a second. */
-const REFUSALS_MAX = 10;
-
-/**
- * Logs every request with a good token, and so many of the others: a line is longer than the request
- * that makes it, and anybody may send that. A second begins with its first refusal; its end logs how many
- * were left out.
- */
-function limitRefusals(writer: LineWriter<LogEvent>): (request: RequestMessage) => void {
-  let refusals = 0;
-  const endSecond = () => {
-    const lines = refusals - REFUSALS_MAX;
-    refusals = 0;
-    if (lines <= 0) return;
-    const message = `left out ${count(lines, "request")} without a good token: ${REFUSALS_MAX} a second are logged`;
-    writer.write({ level: "info", event: "refusals-dropped", message, fields: { lines } });
-  };
-  process.once("exit", endSecond);
-  return (request) => {
-    if (request.token === undefined) {
-      if (refusals++ === 0) setTimeout(endSecond, 1000).unref();
-      if (refusals > REFUSALS_MAX) return;
-    }
-    writer.write(request);
-  };
-}
-
-/** If a line cannot be made, makes a line about the fault instead. */
-function orFault(format: Format): Format {
-  return (event, time) => {
-    try {
-      return format(event, time);
-    } catch (fault) {
-      const message = `a line of this log could not be made: ${nameFault(fault)}`;
-      return format({ level: "error", event: "log-fault", message }, time);
-    }
-  };
-}
-
-/**
- * Logs in one line what Node would print with a stack: its warnings, and an exception or rejection
- * that nothing caught, which ends the process with status 1.
- */
-function reportProcessFaults(): void {
-  process.removeAllListeners("warning"); // Node's own listener prints them
-  process.on("warning", (warning) => publishWarning(`Node.js warns: ${nameFault(warning)}`));
-  process.on("uncaughtException", (fault: unknown) => {
-    const message = `a defect has ended the server: ${nameFault(fault)}`;
-    report({ level: "error", event: "failed", message });
-    process.exit(1);
-  });
-}
-
-/** Names what was thrown, without its stack. */
-export function nameFault(fault: unknown): string {
-  return fault instanceof Error ? `${fault.name}: ${fault.message}` : String(fault);
 }
 
 /**

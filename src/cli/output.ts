@@ -1,13 +1,13 @@
 /**
  * What the program prints. Results, and the line of a server that is ready, go to standard output.
- * Everything else goes to standard error, one line each, under journald with its priority. All are without control characters, except
+ * Everything else goes to standard error, one line each. All are without control characters, except
  * stored lines, which a pipe or a file gets as they are.
  */
 import { fstatSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
 import { publishWarning, subscribe } from "../core/channels.ts";
 import { escapeControls } from "../core/text.ts";
-import { PROGRAM, UsageError } from "./command.ts";
+import { UsageError } from "./command.ts";
 
 /** The most severe first. */
 export const LEVELS = ["error", "warn", "info"] as const;
@@ -25,22 +25,6 @@ export interface Notice {
 }
 
 const STDOUT = 1;
-
-/** journald takes the priority of a line from its beginning (sd-daemon(3)). */
-const PRIORITIES = { error: "<3>", warn: "<4>", info: "<6>" };
-
-/** What a line on standard error begins with: under journald its priority, else nothing. */
-export const priorityOf = isJournal() ? (level: Level) => PRIORITIES[level] : () => "";
-
-/** Whether standard error is the socket that systemd has named. */
-function isJournal(): boolean {
-  try {
-    const { dev, ino } = fstatSync(2, { bigint: true });
-    return process.env.JOURNAL_STREAM === `${dev}:${ino}`;
-  } catch {
-    return false; // it is closed
-  }
-}
 
 /**
  * What was printed to standard output last. It decides whether a failed write is a failure: the reader
@@ -148,8 +132,7 @@ export function reportTo(next: (notice: Notice) => void): void {
 
 export function report(notice: Notice): void {
   clearProgress();
-  const message = notice.message.replaceAll('"plant-store ', `"${PROGRAM} `);
-  reporter({ ...notice, message });
+  reporter(notice);
 }
 
 /** Reports the warnings of the library from now on. */
@@ -180,7 +163,7 @@ export function printMoreRefused(refused: number): void {
 
 export function printNotice({ level, message }: Notice): void {
   const label = level === "warn" ? "warning: " : "";
-  process.stderr.write(`${priorityOf(level)}plant-store: ${label}${escapeControls(message)}\n`);
+  process.stderr.write(`plant-store: ${label}${escapeControls(message)}\n`);
 }
 
 /**

@@ -9,6 +9,7 @@
  */
 
 import { AdminServer } from "../admin/server.ts";
+import { publishWarning } from "../core/channels.ts";
 import type {
   DatabaseStatus,
   DiskStatus,
@@ -23,13 +24,12 @@ import { type Backend, openBackend, readDisk } from "./backend.ts";
 import {
   defineCommand,
   type ExitStatus,
-  flagOf,
+  isServiceLink,
   type OptionValues,
-  PROGRAM,
   type Setting,
-  showSetting,
   UsageError,
   VERSION,
+  variableOf,
 } from "./command.ts";
 import { becomeOwner } from "./data-folder.ts";
 import { DATABASE_OPTIONS, isDatabase } from "./database.ts";
@@ -49,16 +49,7 @@ import {
   TRUSTED_PROXY,
   textOption,
 } from "./options.ts";
-import {
-  announce,
-  count,
-  describeProgress,
-  formatTable,
-  LEVELS,
-  type Notice,
-  printLines,
-  report,
-} from "./output.ts";
+import { announce, count, describeProgress, LEVELS, type Notice, report } from "./output.ts";
 
 export const SERVE_OPTIONS = {
   data: DATA,
@@ -77,7 +68,6 @@ export const SERVE_OPTIONS = {
     ...oneOf(LEVELS, "the least severe level that is logged; requests are info"),
     defaultText: "info",
   },
-  printConfig: switchOption("print every option with its value and source, and exit"),
   corsOrigin: CORS_ORIGIN,
   trustedProxy: TRUSTED_PROXY,
   ...numbers({
@@ -96,14 +86,12 @@ export const serve = defineCommand({
   name: "serve",
   summary: "serve POST /plants until SIGTERM or SIGINT",
   options: SERVE_OPTIONS,
+  readsVariables: true,
   becomesOwner: true,
   async run(_, options, settings) {
     checkMatch(options);
-    if (options.printConfig === true) {
-      await printLines(describeConfig(settings));
-      return 0;
-    }
     startLog(options.log, options.logLevel);
+    warnOfUnknownVariables();
     return await serveUntil(stopSignal(), options, settings);
   },
 });
@@ -122,14 +110,16 @@ function checkMatch(options: ServeOptions): void {
   }
 }
 
-/** Every option, its value and its source, as a table. */
-function describeConfig(settings: readonly Setting[]): string[] {
-  const rows = settings.map(({ name, text, source }) => [
-    flagOf(name).slice(2),
-    showSetting(name, text),
-    source,
-  ]);
-  return formatTable([["OPTION", "VALUE", "FROM"], ...rows]);
+function warnOfUnknownVariables(): void {
+  const known = Object.keys(SERVE_OPTIONS).map(variableOf);
+  const unknown = Object.entries(process.env).flatMap(([name, value]) => {
+    const isOurs = name.startsWith("PLANT_STORE_") && !isServiceLink(name, value);
+    return isOurs && !known.includes(name) ? [name] : [];
+  });
+  if (unknown.length === 0) return;
+  publishWarning(
+    `ignoring ${unknown.join(", ")}: serve has no such option; see plant-store serve --help`,
+  );
 }
 
 async function serveUntil(
@@ -251,7 +241,7 @@ function describeListening(server: {
 /** The outcome of `--first-token`: no token if there is a live one. */
 type FirstToken = { readonly token: string | undefined } | undefined;
 
-const TOKEN_EXISTS = `a token exists already; "${PROGRAM} token create NAME --scope write --scope read" makes another`;
+const TOKEN_EXISTS = `a token exists already; "plant-store token create NAME --scope write --scope read" makes another`;
 const TOKEN_CREATED = "created a token, shown only now";
 
 /** For a program that starts the server: records as in the log. The second holds the token, so no log gets it. */

@@ -162,10 +162,17 @@ async function tryAcquire(directory: string, options: LockOptions): Promise<Sock
     if (cause instanceof PlantStoreError) throw cause;
     throw UNSUPPORTED.includes(systemCode(cause) ?? "")
       ? unsupportedError(directory, describeSystemError(cause))
-      : ioError(`Cannot lock "${directory}"`, cause);
+      : ioError(`Cannot lock "${directory}"${describeUsers(directory, cause)}`, cause);
   } finally {
     if (!(claimed instanceof Entry)) await close(server, folder);
   }
+}
+
+/** Who owns the folder and who runs this process, if that is why the folder cannot be written. */
+function describeUsers(directory: string, cause: unknown): string {
+  if (systemCode(cause) !== "EACCES") return "";
+  const { uid } = fs.statSync(directory);
+  return `, which belongs to user ${uid}, as user ${process.geteuid?.()}`;
 }
 
 /** Also removes the name that the socket was bound to. */

@@ -284,20 +284,6 @@ describe("backup", AT_ONCE, () => {
     }
   });
 
-  test("to a TARGET ignores the variable of --keep, and names the variable of --into", async (t) => {
-    const data = await prepare(t, A);
-    const target = join(makeFolder(t), "copy");
-    const run = (env: Record<string, string>) => {
-      return runCli(["backup", target, "--data", data], { env });
-    };
-    const refused = await run({ PLANT_STORE_INTO: "backups" });
-    assert.deepEqual([refused.status, refused.stdout], [2, ""]);
-    assert.ok(refused.stderr.includes("PLANT_STORE_INTO"), refused.stderr);
-    const made = await run({ PLANT_STORE_KEEP: "3" });
-    assert.deepEqual([made.status, made.stderr], [0, ""]);
-    assert.equal(readLog(target), A);
-  });
-
   test("of a damaged log ends with 3 and leaves no files", async (t) => {
     const folder = await prepare(t, A, `${A}x\n`);
     const target = join(makeFolder(t), "copy");

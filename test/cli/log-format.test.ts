@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
 import { generateToken } from "../../src/auth/token-file.ts";
-import { type Format, jsonFormat, nameFault, textFormat } from "../../src/cli/log.ts";
+import { type Format, jsonFormat, textFormat } from "../../src/cli/log.ts";
 import { formatToken } from "../../src/core/token.ts";
 import type { RequestMessage } from "../../src/index.ts";
 import { anyString } from "../support/arbitraries.ts";
@@ -397,15 +397,4 @@ for (const [env, wanted] of COLOURS) {
     const line = lineOf(textFormat, REQUEST);
     assert.equal(line.replace(SGR, "") !== line, wanted);
   });
-}
-
-const FAULTS: readonly [says: string, fault: unknown, name: string][] = [
-  ["an error", new TypeError("not a plant"), "TypeError: not a plant"],
-  ["an error without a message", new RangeError(), "RangeError: "],
-  ["a text", "some text", "some text"],
-  ["nothing", undefined, "undefined"],
-];
-
-for (const [says, fault, name] of FAULTS) {
-  test(`a thrown ${says} is named`, () => assert.equal(nameFault(fault), name));
 }

@@ -1,19 +1,14 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
-import { ask, samplesOf } from "../support/admin.ts";
 import { startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
-import { PROGRAM } from "../support/program.ts";
-import { freePort } from "../support/serve.ts";
 import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 import { until } from "../support/watch.ts";
 
@@ -74,35 +69,6 @@ test("--log text is for people, --log-level warn leaves requests out, --log off 
   assert.deepEqual(await run("--log", "off"), []);
 });
 
-test("under journald every line begins with its priority", async (t) => {
-  const folder = makeFolder(t);
-  const journal = openSync(join(makeFolder(t), "journal"), "a+");
-  t.after(() => closeSync(journal));
-  const { dev, ino } = fstatSync(journal);
-  const run = async (isJournal: boolean, ...words: string[]) => {
-    ftruncateSync(journal);
-    const env = {
-      ...process.env,
-      JOURNAL_STREAM: `${dev}:${ino + Number(!isJournal)}`,
-      PLANT_STORE_X: "",
-    };
-    const args = [PROGRAM, ...words, "--data", folder];
-    const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", journal] });
-    t.after(() => child.kill("SIGKILL"));
-    if (words[0] === "serve") child.stdout?.once("data", () => child.kill());
-    await once(child, "close");
-    return readFileSync(`/proc/self/fd/${journal}`, "utf8").trimEnd().split("\n");
-  };
-  const priorities = (lines: string[]) =>
-    lines.map((line) => /^<\d>(?=plant|{"time|\d\d:)/.exec(line)?.[0]);
-  for (const format of ["json", "text"]) {
-    const lines = await run(true, "serve", "--port", "0", "--log", format);
-    assert.deepEqual(priorities(lines), ["<4>", "<6>", "<6>", "<6>"], lines.join("\n"));
-  }
-  assert.deepEqual(priorities(await run(true, "import", "none")), ["<4>", "<3>"]);
-  assert.match((await run(false, "import", "none")).join("\n"), /^plant-store: .*\nplant-store: /);
-});
-
 test("at a terminal the log is coloured text", NEEDS_TERMINAL, async (t) => {
   const args = terminalArgs(["serve", "--port", "0", "--data", makeFolder(t)]);
   const env = { ...process.env, TERM: "xterm", NO_COLOR: "", FORCE_COLOR: "" };
@@ -132,38 +98,6 @@ test("a request that was never parsed has its line, even if it is the first", as
   assert.deepEqual(
     [request?.event, request?.method, request?.path, request?.token, request?.status],
     ["request", null, null, null, 400],
-  );
-});
-
-test("a flood without a good token makes few lines, and metrics count all of it", async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "gardener" });
-  const admin = `127.0.0.1:${await freePort()}`;
-  const server = await startServer(t, ["--data", folder, "--admin", admin]);
-  const flood = ["GARDEN\r\n\r\n", encodeRequest({ token: "guess" }, { method: "GET" })];
-  for (let round = 0; round < 20; round++) {
-    for (const bytes of flood) {
-      const client = await Client.connect(server.port);
-      await client.send(bytes);
-      await client.next();
-      client.destroy();
-    }
-    assert.equal((await postPlant(server.url, token, FERN)).status, 200);
-  }
-  const { text } = await ask(`http://${admin}`, "/metrics");
-  const answers = [...samplesOf(text)].filter(([name]) => name.includes('{operation="none"'));
-  assert.equal(
-    answers.reduce((sum, [, count]) => sum + count, 0),
-    40,
-  );
-  const lines = logLinesOf((await server.stop()).stderr);
-  const requests = lines.filter(({ event }) => event === "request");
-  assert.equal(requests.filter((request) => request.token === "gardener").length, 20);
-  const refused = requests.filter((request) => request.token === null).length;
-  const dropped = lines.filter(({ event }) => event === "refusals-dropped");
-  assert.equal(
-    dropped.reduce((sum, line) => sum + Number(line.lines), refused),
-    40,
   );
 });
 
@@ -212,34 +146,3 @@ test("a stopped reader of the log delays no answer, and later reads how many lin
   const lost = lines.find(({ event }) => event === "log-dropped")?.lines;
   assert.ok(Number(lost) > 0);
 });
-
-/** Defects in the server's own process, which a signal triggers. */
-const DEFECTS: readonly [says: string, script: string][] = [
-  ["an exception", 'throw new RangeError("one\\ntwo")'],
-  ["a rejection", 'Promise.reject(new RangeError("one\\ntwo"))'],
-  ["a rejection without an error", 'Promise.reject("one\\ntwo")'],
-];
-
-for (const [says, script] of DEFECTS) {
-  for (const format of ["json", "text", "off"]) {
-    test(`an uncaught ${says} is one line of --log ${format}, with status 1, and so is a warning of Node`, async (t) => {
-      const source = `process.on("SIGUSR2", () => {
-        process.emitWarning("red\\nblue");
-        setImmediate(() => { ${script} });
-      })`;
-      const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}` };
-      const server = await startServer(t, ["--data", makeFolder(t), "--log", format], { env });
-      const ended = once(server.process, "close");
-      server.process.kill("SIGUSR2");
-      assert.deepEqual(await ended, [1, null]);
-      const lines = server.stderr().split("\n").slice(0, -1);
-      assert.equal(lines.length, format === "off" ? 1 : 3, server.stderr()); // and the line "listening"
-      assert.match(lines.at(-1) ?? "", /\bone\\(n|u000a)two\b/);
-      if (format !== "off") assert.match(lines.at(-2) ?? "", /\bred\\(n|u000a)blue\b/);
-      if (format === "json") {
-        const events = logLinesOf(server.stderr()).map(({ event, level }) => [event, level].join());
-        assert.deepEqual(events.slice(1), ["warning,warn", "failed,error"]);
-      }
-    });
-  }
-}

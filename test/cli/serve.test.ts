@@ -43,6 +43,17 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
   });
 }
 
+test("SIGUSR1 opens no debugger of a server, which goes on", async (t) => {
+  const env = { NODE_OPTIONS: "--inspect-port=0" }; // so that tests can run at once
+  const server = await startServer(t, ["--data", makeFolder(t), "--log", "off"], { env });
+  for (let round = 0; round < 3; round++) {
+    server.process.kill("SIGUSR1");
+    assert.equal((await postPlant(server.url, "", FERN)).status, 401);
+  }
+  const { status, stderr } = await server.stop();
+  assert.deepEqual([status, stderr], [0, ""]); // Node would name its debugger
+});
+
 test("serve names the folder that it made, which may be a typing error", async (t) => {
   const data = join(makeFolder(t), "dtaa");
   const start = async () => {

@@ -46,11 +46,7 @@ export async function buildExecutable({ node, output }: BuildOptions): Promise<v
     fs.rmSync(output, { force: true });
     const config = path.join(folder, "sea.json");
     // No code cache: it saves no measurable time, and Node warns about it if V8 has other flags.
-    const settings = {
-      main: script,
-      disableExperimentalSEAWarning: true,
-      execArgv: flagsFor(node),
-    };
+    const settings = { main: script, disableExperimentalSEAWarning: true };
     if (knows(node, "--build-sea")) {
       fs.writeFileSync(config, JSON.stringify({ ...settings, executable: stripped, output }));
       run(node, "--build-sea", config);
@@ -124,11 +120,6 @@ function strip(file: string): void {
 
 function knows(node: string, flag: string): boolean {
   return execFileSync(node, ["--help"], { encoding: "utf8" }).includes(`${flag} `);
-}
-
-/** Flags that Node inside is started with. A version that cannot keep any in an executable ignores them. */
-function flagsFor(node: string): readonly string[] {
-  return ["--disable-sigusr1"].filter((flag) => knows(node, flag));
 }
 
 /**

@@ -13,7 +13,6 @@ import {
   realpathSync,
   symlinkSync,
 } from "node:fs";
-import { constants } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { VERSION } from "../../src/cli/command.ts";
@@ -205,15 +204,6 @@ test(
         assert.match(unit, new RegExp(`^ExecStart="${realpathSync(program)}" "serve"$`, "m"));
       });
     }
-
-    const [major = ""] = process.versions.node.split(".");
-    const skip = Number(major) < 26 && "needs Node 26, which keeps flags in an executable";
-    await t.test("its debugger is off before its first line", { skip }, async (t) => {
-      const { process: server } = await serveThere(t);
-      const status = readFileSync(`/proc/${server.pid}/status`, "utf8");
-      const blocked = BigInt(`0x${/^SigBlk:\t(.*)$/m.exec(status)?.[1]}`);
-      assert.notEqual(blocked & (1n << BigInt(constants.signals.SIGUSR1 - 1)), 0n, status);
-    });
 
     await t.test("it prints the unit that starts it", async () => {
       const unit = await runThere(["print", "systemd-unit"]);

@@ -156,7 +156,7 @@ one request too many may wait on a connection: http/connection
 - this.unanswered < this.#limits.unansweredMax
 + this.unanswered <= this.#limits.unansweredMax
 each response closes its connection: http/contract-connection
--     if (this.#isClosing) closeAfter(res);
+-     if (this.#isDraining) closeAfter(res);
 +     closeAfter(res);
 
 http/body.ts

@@ -42,13 +42,15 @@ a damaged log is worth a restart: cli/data-commands
 - ["corruption", "unsynced", "invalid_json"];
 + ["unsynced", "invalid_json"];
 wrong usage is worth a restart: cli/data-commands
-- if (error instanceof UsageError || isDenied(error)) return 2;
-+ if (isDenied(error)) return 2;
+- if (error instanceof UsageError) return 2;
 
 cli/command.ts
-a variable counts more than its flag: cli/serve-config
+a variable counts more than its flag: cli/command
 - { source: flagOf(name), text: flag },
 + { source: flagOf(name), text: value ? undefined : flag },
+a variable answers for the user in any command: cli/command
+-   return command.readsVariables || STORE_OPTIONS.includes(option) ? variableOf(option) : "";
++   return variableOf(option);
 
 cli/output.ts
 a reader that stops early makes a command fail: cli/main

@@ -1,10 +1,6 @@
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { test } from "node:test";
-import { showSetting } from "../../src/cli/command.ts";
 import { parseDatabaseUrl } from "../../src/postgres/database-url.ts";
-import { makeFolder } from "../support/folders.ts";
 
 test("a URL has libpq's meaning: several hosts, ports, sockets, percent signs", () => {
   const target = parseDatabaseUrl(
@@ -53,17 +49,7 @@ test("a text that is no URL of a database is refused with what was expected", ()
   }
 });
 
-test("a URL is shown without its password, and a text that is none is not shown", () => {
-  for (const [text, shown] of [
-    ["postgresql://a:pw@b/c", "postgresql://a:***@b/c"],
-    ["postgres://a:p%40w@b:1,c:2/d?sslmode=require", "postgres://a:***@b:1,c:2/d?sslmode=require"],
-    ["postgresql://:p:w@[::1]:5433/d", "postgresql://:***@[::1]:5433/d"],
-    ["postgresql://a@%2Frun%2Fpg:6000/g%20d?connect_timeout=3&", undefined],
-    ["postgresql://a", undefined],
-  ] as const) {
-    parseDatabaseUrl(text);
-    assert.equal(showSetting("database", text), shown ?? text);
-  }
+test("a message about a wrong URL holds no password", () => {
   for (const text of [
     "jdbc:postgresql://u:pw@h",
     "postgres:/u:pw@h",
@@ -85,35 +71,10 @@ test("a URL is shown without its password, and a text that is none is not shown"
     "http://a:pw@b/c",
     "pw",
   ]) {
-    assert.equal(showSetting("database", text), "*** (no URL of a database)", text);
     assert.throws(
       () => parseDatabaseUrl(text),
       ({ name, message }: Error) => name === "RangeError" && !/pw|[12]@/.test(message),
       text,
     );
   }
-});
-
-test("a text in the place of a file is shown only if it is a file, or can hold no password", (t) => {
-  for (const text of [
-    "postgresql://a:pw@b/c",
-    "mysql://a:pw@b/c",
-    "postgres:/u:pw@h/db",
-    "u:pw@h/db",
-    "host=h password = pw",
-  ]) {
-    assert.equal(showSetting("databaseFile", text), "*** (no such file)");
-  }
-  const file = join(makeFolder(t), "url@home");
-  writeFileSync(file, "");
-  for (const text of [file, "/etc/plant-store/url", "-"]) {
-    assert.equal(showSetting("databaseFile", text), text);
-  }
-});
-
-test("a URL of a database in the place of another option is shown without its password", () => {
-  assert.equal(showSetting("data", "postgresql://a:pw@b/c"), "postgresql://a:***@b/c");
-  assert.equal(showSetting("corsOrigin", "mysql://a:pw@b/c"), "*** (no URL of a database)");
-  assert.equal(showSetting("corsOrigin", "https://app.example"), "https://app.example");
-  assert.equal(showSetting("database", "-"), "-", "an option that is not set");
 });
