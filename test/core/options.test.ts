@@ -40,15 +40,17 @@ for (const name of NAMES) {
 }
 
 const PAGE = readFileSync(new URL("../../docs/command-line.md", import.meta.url), "utf8");
-/** Three are in the table of options, and two belong to the library only. */
-const NOT_IN_TABLE: readonly NumberOptionName[] = [
-  "port",
-  "keep",
-  "batchBytesMax",
-  "queueBytesMax",
+/** The numbers of `serve` besides its port. */
+const IN_TABLE: readonly NumberOptionName[] = [
+  "bodyBytesMax",
+  "requestTimeoutMs",
+  "keepAliveTimeoutMs",
+  "databaseDeadlineMs",
+  "databaseConnections",
+  "drainTimeoutMs",
 ];
 
-for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
+for (const name of IN_TABLE) {
   const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 
   test(`the table of limits in the documentation names ${flag} with its default`, () => {
@@ -102,11 +104,7 @@ function namedBy(name: string): RegExp {
 
 /** A number as the documentation writes it: `1 MiB`, `10 s`, `16,384`. */
 function asPeopleWrite(name: NumberOptionName): string {
-  const { default: figure }: NumberOption = NUMBER_OPTIONS[name];
-  if (name === "connectionsMax") {
-    return "as many as the limit of open files and half of the heap allow";
-  }
-  if (figure === undefined) return "by the memory there is";
+  const { default: figure = 0 }: NumberOption = NUMBER_OPTIONS[name];
   if (name.endsWith("Ms")) return `${figure / 1000} s`;
   if (!name.endsWith("BytesMax")) return figure.toLocaleString("en-GB");
   return figure >= 1024 * 1024 ? `${figure / 1024 / 1024} MiB` : `${figure / 1024} KiB`;
