@@ -31,7 +31,7 @@ describe("get prints the plant of an id as its line", AT_ONCE, () => {
     test(`id ${id}`, async (t) => {
       const folder = makeFolder(t);
       writeLog(folder, LOG);
-      const end = await runCli(["get", id, "--data", folder]);
+      const end = await runCli(["get", "--data", folder, "--", id]);
       assert.deepEqual(end, { status: 0, signal: null, stdout: `${line}\n`, stderr: "" });
     });
   }
