@@ -4,6 +4,7 @@
  * Invariants. A life is named before it runs, so that one which never ends is known. Nothing but the life runs
  * while it runs. A failure is shortened here, and told once.
  */
+import { subscribe } from "../../src/core/channels.ts";
 import { guarded, realMs } from "./guard.ts";
 import { type LifePlan, type LifeResult, runLife } from "./life.ts";
 import { Shrinker } from "./shrink.ts";
@@ -48,6 +49,8 @@ const SHORTEN_MS = 60_000;
 function send(report: Report): Promise<unknown> {
   return new Promise((resolve) => process.send?.(report, resolve));
 }
+
+subscribe("plant-store:warning", () => {}); // without a subscriber each is printed, with its stack
 
 let unhandled: unknown;
 process.on("unhandledRejection", (cause) => {
