@@ -6,6 +6,7 @@
  */
 import { spawn } from "node:child_process";
 import {
+  chmodSync,
   cpSync,
   mkdirSync,
   mkdtempSync,
@@ -30,7 +31,6 @@ const HELP = `Usage: npm run mutants -- [options]
 `;
 /** Some hundred times as long as a file of tests takes. */
 const FILE_MS_MAX = 120_000;
-const ALL_PASS = "all pass";
 
 const { values } = parseArgs({
   options: {
@@ -41,17 +41,24 @@ const { values } = parseArgs({
   },
 });
 
-/** Who noticed a mistake and how; or why nobody did. */
+/** Who noticed a mistake and how, or why nobody did. */
 interface Outcome {
-  readonly isFound: boolean;
+  /** `not tried`: the machine lacks what its tests need. */
+  readonly verdict: "found" | "NOT FOUND" | "not tried";
   readonly how: string;
+}
+
+interface FileResult {
+  readonly end: "passed" | "failed" | "skipped" | "broke off";
+  /** The first test that failed, or how the file ended. */
+  readonly says: string;
 }
 
 /** A copy of the project, in which one mistake at a time is made. */
 class Copy {
   readonly root = mkdtempSync(join(tmpdir(), "mutant-"));
-  /** Whether the tests of each file pass without a mistake. */
-  readonly #baseline = new Map<string, Outcome>();
+  /** What the tests of each file do without a mistake. */
+  readonly #before = new Map<string, FileResult>();
 
   constructor() {
     for (const part of ["package.json", "tsconfig.json", "README.md", "docs", "src", "test"]) {
@@ -60,6 +67,7 @@ class Copy {
     }
     symlinkSync(join(ROOT, "node_modules"), join(this.root, "node_modules"));
     mkdirSync(this.#temporary);
+    for (const folder of [this.root, this.#temporary]) chmodSync(folder, 0o755); // for PostgreSQL's user
     process.once("exit", () => rmSync(this.root, { recursive: true, force: true }));
   }
 
@@ -72,18 +80,19 @@ class Copy {
     if (mutant.way === "simulation") {
       return this.#broken(mutant, () => findLife(mutant, this.root, Number(values.seconds)));
     }
-    const reasons: string[] = [];
+    const tried: string[] = [];
     for (const file of mutant.by) {
-      const before = this.#baseline.get(file) ?? (await this.#runTests(file));
-      this.#baseline.set(file, before);
-      const outcome =
-        before.isFound || !before.how.endsWith(ALL_PASS)
-          ? { isFound: false, how: `${before.how}, also without the mistake` }
-          : await this.#broken(mutant, () => this.#runTests(file));
-      if (outcome.isFound) return outcome;
-      reasons.push(outcome.how);
+      const before = this.#before.get(file) ?? (await this.#runTests(file));
+      this.#before.set(file, before);
+      if (before.end === "skipped") continue;
+      const isGood = before.end === "passed";
+      const result = isGood ? await this.#broken(mutant, () => this.#runTests(file)) : before;
+      const how = `${file}: ${result.says}${isGood ? "" : ", also without the mistake"}`;
+      if (isGood && result.end === "failed") return { verdict: "found", how };
+      tried.push(how);
     }
-    return { isFound: false, how: reasons.join("; ") };
+    if (tried.length === 0) return { verdict: "not tried", how: `${mutant.by}: skipped here` };
+    return { verdict: "NOT FOUND", how: tried.join("; ") };
   }
 
   async #broken<T>(mutant: Mutant, run: () => Promise<T>): Promise<T> {
@@ -98,7 +107,7 @@ class Copy {
   }
 
   /** Runs the tests of a file up to the first one that fails. */
-  async #runTests(file: string): Promise<Outcome> {
+  async #runTests(file: string): Promise<FileResult> {
     const args = ["--import", "tsx", "--test-reporter=tap", `test/${file}.test.ts`];
     const child = spawn(process.execPath, args, {
       cwd: this.root,
@@ -116,17 +125,20 @@ class Copy {
     };
     const timer = setTimeout(endAll, FILE_MS_MAX);
     let failed: string | undefined;
+    let passed = 0;
     for await (const line of createInterface(child.stdout)) {
-      failed = /^\s*not ok \d+ - (?!.*# (?:SKIP|TODO))(.*)$/.exec(line)?.[1];
+      const [, not, name = ""] = /^\s*(not )?ok \d+ - (?!.*# (?:SKIP|TODO))(.*)$/.exec(line) ?? [];
+      if (not !== undefined) failed = name;
       if (failed !== undefined) break;
+      if (name !== "") passed++;
     }
     if (failed !== undefined) endAll();
     const status = await ended;
     clearTimeout(timer);
     endAll();
-    if (failed !== undefined) return { isFound: true, how: `${file}: ${failed}` };
-    const fault = status === "0" ? ALL_PASS : `ended with ${status} before a test failed`;
-    return { isFound: false, how: `${file}: ${fault}` };
+    if (failed !== undefined) return { end: "failed", says: failed };
+    if (status !== "0") return { end: "broke off", says: `ended with ${status}` };
+    return { end: passed > 0 ? "passed" : "skipped", says: "all pass" };
   }
 }
 
@@ -145,34 +157,33 @@ async function findLife({ by }: Mutant, root: string, secondsMax: number): Promi
       if (others.has(kind)) continue;
       const without = await simulate({ ...how, seeds: [seed], first, seconds: 0 });
       if (without.failures.length > 0) continue;
-      if (by.includes(kind)) return { isFound: true, how: `simulation: ${kind}, seed ${seed}` };
+      if (by.includes(kind)) return { verdict: "found", how: `simulation: ${kind}, seed ${seed}` };
       others.add(kind);
     }
   }
   const rest = others.size === 0 ? "" : `, but ${[...others].join(", ")}`;
-  return { isFound: false, how: `simulation: no such violation${rest}` };
+  return { verdict: "NOT FOUND", how: `simulation: no such violation${rest}` };
 }
 
 async function main(): Promise<boolean> {
   const isWanted = ({ name, file, way, by }: Mutant) =>
     [name, file, way, ...by].some((text) => text.includes(values.only));
   const left = MUTANTS.filter(isWanted);
-  const total = left.length;
-  let found = 0;
+  const counts = { found: 0, "NOT FOUND": 0, "not tried": 0 };
   const work = async () => {
     const copy = new Copy();
     for (let mutant = left.shift(); mutant !== undefined; mutant = left.shift()) {
-      const { isFound, how } = await copy.try(mutant);
-      if (isFound) found++;
-      const verdict = isFound ? "found    " : "NOT FOUND";
-      process.stdout.write(`${verdict} ${mutant.file}: ${mutant.name}: ${how}\n`);
+      const { verdict, how } = await copy.try(mutant);
+      counts[verdict]++;
+      process.stdout.write(`${verdict.padEnd(9)} ${mutant.file}: ${mutant.name}: ${how}\n`);
     }
   };
   for (const signal of ["SIGINT", "SIGTERM"] as const)
     process.once(signal, () => process.exit(130));
   await Promise.all(Array.from({ length: Number(values.processes) }, work));
-  process.stdout.write(`${found} of ${total} mutants were found.\n`);
-  return total > 0 && found === total;
+  const each = Object.entries(counts).map(([verdict, count]) => `${count} ${verdict}`);
+  process.stdout.write(`Mutants: ${each.join(", ")}.\n`);
+  return counts.found > 0 && counts["NOT FOUND"] === 0;
 }
 
 if (values.help) process.stdout.write(HELP);
