@@ -67,7 +67,7 @@ export class AdminServer {
     server.setTimeout(SILENT_MS);
     try {
       const listening = once(server, "listening");
-      server.listen({ ...address, exclusive: true }); // also in a worker of node:cluster
+      server.listen(address);
       await listening;
     } catch (error) {
       sources.recorder.close();
