@@ -13,7 +13,6 @@ import type {
   TokenVerifier,
 } from "../core/services.ts";
 import { createFirstToken, PlantStore, TokenRegistry } from "../index.ts";
-import type { Setting } from "./command.ts";
 import { type DatabaseChoice, isDatabase, openDatabase } from "./database.ts";
 import { printMessage, withProgress } from "./output.ts";
 
@@ -47,12 +46,11 @@ const FIRST_TOKEN = { name: "first-token", scopes: ["write", "read"] } as const;
  */
 export function openBackend(
   options: BackendOptions,
-  settings: readonly Setting[],
   stop: AbortSignal,
   onProgress: (bytes: number, total: number) => void,
 ): Promise<Backend> {
   return isDatabase(options)
-    ? orStop(stop, openDatabaseBackend(options, settings))
+    ? orStop(stop, openDatabaseBackend(options))
     : openFolderBackend(options, stop, onProgress);
 }
 
@@ -63,13 +61,10 @@ function orStop<T>(stop: AbortSignal, start: Promise<T>): Promise<T> {
   return Promise.race([start, stopped]);
 }
 
-async function openDatabaseBackend(
-  options: BackendOptions,
-  settings: readonly Setting[],
-): Promise<Backend> {
+async function openDatabaseBackend(options: BackendOptions): Promise<Backend> {
   const { databaseDeadlineMs, databaseConnections } = options;
   const details = { databaseDeadlineMs, databaseConnections };
-  const { plants, postgres } = await openDatabase(options, settings, details);
+  const { plants, postgres } = await openDatabase(options, details);
   const tokens = await postgres.PostgresTokens.open(plants).catch(async (error) => {
     await plants.close();
     throw error;

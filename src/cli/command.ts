@@ -56,16 +56,6 @@ export function isServiceLink(name: string, value = ""): boolean {
   return value.startsWith("tcp://") || /_SERVICE_(HOST|PORT)|_PORT_\d/.test(name);
 }
 
-/** The value of an option, and where it came from. */
-export interface Setting {
-  readonly name: string;
-  readonly value: unknown;
-  /** As it was typed; a dash if it was not given. */
-  readonly text: string;
-  /** The flag, the variable, `default` or `not set`. */
-  readonly source: string;
-}
-
 export interface Command<O extends Options = Options> {
   /** As typed, e.g. `token create`. */
   readonly name: string;
@@ -80,11 +70,7 @@ export interface Command<O extends Options = Options> {
   /** More help, shown below the options. */
   readonly details?: string;
   /** Resolves with the exit status; `undefined` is 0. */
-  run(
-    args: readonly string[],
-    options: OptionValues<O>,
-    settings: readonly Setting[],
-  ): Promise<ExitStatus | undefined>;
+  run(args: readonly string[], options: OptionValues<O>): Promise<ExitStatus | undefined>;
 }
 
 /** Infers the types of the options of a command. */
@@ -104,7 +90,6 @@ export class UsageError extends Error {}
 interface Invocation {
   readonly args: readonly string[];
   readonly options: OptionValues<Options>;
-  readonly settings: readonly Setting[];
   readonly wantsHelp: boolean;
 }
 
@@ -126,7 +111,7 @@ export function findCommand(
 /** @throws UsageError. */
 export function readArgs(command: Command, words: readonly string[]): Invocation {
   const { args, flags } = splitWords(command, words);
-  if (flags.has("--help")) return { args: [], options: {}, settings: [], wantsHelp: true };
+  if (flags.has("--help")) return { args: [], options: {}, wantsHelp: true };
   const { arguments: expected = [] } = command;
   const required = expected.filter((name) => !name.startsWith("["));
   if (args.length < required.length || args.length > expected.length) {
@@ -134,11 +119,10 @@ export function readArgs(command: Command, words: readonly string[]): Invocation
     const got = args.map((word) => `"${word}"`).join(" ") || "none";
     throw new UsageError(`${command.name}: expected ${names}, got ${got}`);
   }
-  const settings = Object.entries(command.options).map(([name, option]) => {
-    return readSetting(name, option, flags.get(flagOf(name)), variableIn(command, name));
+  const values = Object.entries(command.options).map(([name, option]) => {
+    return [name, readOption(name, option, flags.get(flagOf(name)), variableIn(command, name))];
   });
-  const options = Object.fromEntries(settings.map(({ name, value }) => [name, value]));
-  return { args, options, settings, wantsHelp: false };
+  return { args, options: Object.fromEntries(values), wantsHelp: false };
 }
 
 function splitWords(command: Command, words: readonly string[]) {
@@ -178,12 +162,12 @@ function variableIn(command: Command, option: string): string {
 }
 
 /** @throws UsageError that names where a wrong value came from. */
-function readSetting(
+function readOption(
   name: string,
   option: Option<unknown>,
   flag: string | undefined,
   variable: string,
-): Setting {
+): unknown {
   const { [variable]: value } = process.env;
   const sources = [
     { source: flagOf(name), text: flag },
@@ -191,12 +175,12 @@ function readSetting(
     { source: "default", text: option.defaultText },
   ];
   const { source = "", text } = sources.find((each) => each.text !== undefined) ?? {};
-  if (text === undefined) return { name, value: undefined, text: "-", source: "not set" };
+  if (text === undefined) return undefined;
   let parsed: unknown;
   try {
     parsed = option.parse(text);
   } catch {} // parsers of the library throw
-  if (parsed !== undefined) return { name, value: parsed, text, source };
+  if (parsed !== undefined) return parsed;
   const got = option.isSecret ? "" : `, got "${text}"`;
   throw new UsageError(`${source}: expected ${option.expected}${got}`);
 }

@@ -47,13 +47,13 @@ const get = defineCommand({
   summary: "print the plant with this id as a line of JSON",
   arguments: ["ID"],
   options: { data: DATA, ...DATABASE_OPTIONS },
-  async run([text = ""], options, settings) {
+  async run([text = ""], options) {
     const id = parseInt64(text);
     if (id === undefined) {
       throw new UsageError(`get: expected an int64 as ID, ${INT64_RANGE}, got "${text}"`);
     }
     const line = isDatabase(options)
-      ? await withDatabase(options, settings, ({ plants }) =>
+      ? await withDatabase(options, ({ plants }) =>
           plants.get(id).then((plant) => plant && encodeNewPlant(plant)),
         )
       : await findLine(options.data, id);
@@ -80,12 +80,10 @@ const exportCommand = defineCommand({
   details: `What it prints can be imported, for example from a database into a data directory:
 plant-store export --database URL > FILE && plant-store import FILE
 If export fails, nothing is imported then. A data directory needs no export: see import.`,
-  async run(_, options, settings) {
+  async run(_, options) {
     if (!isDatabase(options)) await printListing(exportLines(options.data));
     else {
-      await withDatabase(options, settings, ({ plants }) =>
-        printListing(encodeLines(plants.list())),
-      );
+      await withDatabase(options, ({ plants }) => printListing(encodeLines(plants.list())));
     }
   },
 });
@@ -102,11 +100,11 @@ If SOURCE is a data directory or a backup, all of it is verified before the firs
 created. If it is damaged, nothing is created, and the exit status is 3.
 From a file or standard input every line that is a plant is created. The exit status is 3 if
 a line was refused.`,
-  async run([source = ""], options, settings) {
+  async run([source = ""], options) {
     const { text, bytes: total } = await openSource(source, options);
     if (!isDatabase(options)) becomeOwner(options.data);
     const store = isDatabase(options)
-      ? (await openDatabase(options, settings)).plants
+      ? (await openDatabase(options)).plants
       : await PlantStore.open(options.data, { command: "import" });
     let faults = 0;
     try {
@@ -168,13 +166,12 @@ With --into the copy is DIR/plants-NUMBER-DATE. When it is verified and on disk,
 with the lowest numbers are removed, so that --keep are left with the new one. The date does
 not count. An old backup that cannot be removed, or in which other files were put, stays, with
 a warning; the exit status is still 0.`,
-  async run([target = ""], { data, into, keep }, settings) {
-    const sourceOf = (option: string) => settings.find(({ name }) => name === option)?.source;
+  async run([target = ""], { data, into, keep }) {
     if ((target === "") === (into === undefined)) {
-      const got = target === "" ? "neither" : `"${target}" and ${sourceOf("into")} "${into}"`;
+      const got = target === "" ? "neither" : `"${target}" and --into "${into}"`;
       throw new UsageError(`backup: expected TARGET or --into DIR, got ${got}`);
     }
-    if (into === undefined && sourceOf("keep") === "--keep") {
+    if (into === undefined && keep !== undefined) {
       throw new UsageError("backup: --keep needs --into DIR, in which it removes old backups");
     }
     requireRootsAlone(into ?? target);
@@ -183,7 +180,7 @@ a warning; the exit status is still 0.`,
         const { name, ...report } = await backupInto(data, into, { keep, onProgress }).catch(
           (error) => {
             const isUsage = error instanceof RangeError;
-            throw isUsage ? new UsageError(`backup: ${sourceOf("into")}: ${error.message}`) : error;
+            throw isUsage ? new UsageError(`backup: --into: ${error.message}`) : error;
           },
         );
         return { ...report, place: path.join(into, name) };

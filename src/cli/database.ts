@@ -5,7 +5,7 @@
 import { statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import type { PgModule, PostgresPlants, PostgresPlantsOptions } from "../postgres/index.ts";
-import { type Setting, UsageError } from "./command.ts";
+import { UsageError } from "./command.ts";
 import { switchOption, textOption } from "./options.ts";
 import { report } from "./output.ts";
 
@@ -53,10 +53,9 @@ export function isDatabase(choice: DatabaseChoice): boolean {
  */
 export async function openDatabase(
   choice: DatabaseChoice,
-  settings: readonly Setting[],
   details: Details = {},
 ): Promise<OpenDatabase> {
-  checkSettings(settings);
+  checkChoice(choice);
   const { database, databaseFile, databaseRequireSync: requireSync = false } = choice;
   const { url, password } =
     databaseFile === undefined
@@ -131,11 +130,10 @@ async function openPlants(
 /** Does work with a database, and closes it. */
 export async function withDatabase<T>(
   choice: DatabaseChoice,
-  settings: readonly Setting[],
   work: (database: OpenDatabase) => Promise<T>,
   details?: Details,
 ): Promise<T> {
-  const database = await openDatabase(choice, settings, details);
+  const database = await openDatabase(choice, details);
   try {
     return await work(database);
   } finally {
@@ -143,19 +141,16 @@ export async function withDatabase<T>(
   }
 }
 
-/** @throws UsageError. */
-function checkSettings(settings: readonly Setting[]): void {
-  const [data, url, file] = ["data", "database", "databaseFile"].map((name) => {
-    return settings.find((each) => each.name === name && /^(--|PLANT_STORE_)/.test(each.source));
-  });
-  // A flag for a database outranks the variable of a data directory.
-  const isFlag = [url, file].some((each) => each?.source.startsWith("--"));
-  const stores = [isFlag && data?.source !== "--data" ? undefined : data, url, file];
-  const [one, other] = stores.filter((each) => each !== undefined);
-  if (one !== undefined && other !== undefined) {
-    throw new UsageError(`expected one store, got ${one.source} and ${other.source}`);
+/** @throws UsageError. A database that a variable names counts more than a folder that a variable names. */
+function checkChoice({ database, databaseFile }: DatabaseChoice): void {
+  if (process.argv.some((word) => /^--data(=|$)/.test(word))) {
+    throw new UsageError("use either --data or a database, not both");
   }
-  if (url?.source === "--database" && PASSWORD.test(url.text)) {
+  if (database === undefined) return;
+  if (databaseFile !== undefined) {
+    throw new UsageError("use either --database or --database-file, not both");
+  }
+  if (PASSWORD.test(database) && process.argv.some((word) => word.includes(database))) {
     throw new UsageError(
       "--database: expected no password in an argument, where every user of the machine reads it; " +
         "use PLANT_STORE_DATABASE or --database-file",

@@ -7,8 +7,6 @@ import {
   DEFAULT_HOST,
   type DefaultedName,
   NUMBER_OPTIONS,
-  type NumberOption,
-  type NumberOptionName,
   normalizeBasePath,
 } from "../core/options.ts";
 import type { Option } from "./command.ts";
@@ -31,7 +29,7 @@ export const PORT = {
   defaultText: `${NUMBER_OPTIONS.port.default}`,
 };
 
-export const { keep: KEEP } = numbers({ keep: "how many backups are kept" });
+export const KEEP = integer("N", "how many backups are kept; default 14", NUMBER_OPTIONS.keep);
 
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
@@ -122,14 +120,13 @@ export function integer(
 
 type Defaulted = Option<number> & { readonly defaultText: string };
 
-/** Makes an option of each number option of the library, with its bounds, its default if there is one, and this help. */
-export function numbers<Name extends NumberOptionName>(
+/** Makes an option of each number option of the library, with its bounds, its default and this help. */
+export function numbers<Name extends DefaultedName>(
   helps: Readonly<Record<Name, string>>,
-): { readonly [N in Name]: N extends DefaultedName ? Defaulted : Option<number> } {
+): { readonly [N in Name]: Defaulted } {
   const options = Object.entries<string>(helps).map(([name, help]) => {
-    const bounds: NumberOption = NUMBER_OPTIONS[name as Name];
-    const shown = bounds.default === undefined ? {} : { defaultText: `${bounds.default}` };
-    return [name, { ...integer("N", help, bounds), ...shown }];
+    const bounds = NUMBER_OPTIONS[name as Name];
+    return [name, { ...integer("N", help, bounds), defaultText: `${bounds.default}` }];
   });
   return Object.fromEntries(options);
 }

@@ -46,11 +46,11 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
     return 2;
   }
   const { command, rest } = findCommand(words, COMMANDS);
-  const { args, options, settings, wantsHelp } = readArgs(command, rest);
+  const { args, options, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
   const isDatabase = options.database !== undefined || options.databaseFile !== undefined;
   if (options.data !== undefined && !isDatabase && !command.becomesOwner) becomeOwner(options.data);
-  return (await command.run(args, options, settings)) ?? 0;
+  return (await command.run(args, options)) ?? 0;
 }
 
 async function print(text: string): Promise<ExitStatus> {

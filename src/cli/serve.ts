@@ -26,7 +26,6 @@ import {
   type ExitStatus,
   isServiceLink,
   type OptionValues,
-  type Setting,
   UsageError,
   VERSION,
   variableOf,
@@ -88,11 +87,11 @@ export const serve = defineCommand({
   options: SERVE_OPTIONS,
   readsVariables: true,
   becomesOwner: true,
-  async run(_, options, settings) {
+  async run(_, options) {
     checkMatch(options);
     startLog(options.log, options.logLevel);
     warnOfUnknownVariables();
-    return await serveUntil(stopSignal(), options, settings);
+    return await serveUntil(stopSignal(), options);
   },
 });
 
@@ -122,11 +121,7 @@ function warnOfUnknownVariables(): void {
   );
 }
 
-async function serveUntil(
-  stop: AbortSignal,
-  options: ServeOptions,
-  settings: readonly Setting[],
-): Promise<ExitStatus> {
+async function serveUntil(stop: AbortSignal, options: ServeOptions): Promise<ExitStatus> {
   const data = isDatabase(options) ? undefined : options.data;
   if (data !== undefined) becomeOwner(data);
   const certificate = Certificate.open(options.tlsCert, options.tlsKey);
@@ -138,9 +133,7 @@ async function serveUntil(
   let server: PlantServer | undefined;
   let exitStatus: ExitStatus = 0;
   try {
-    backend = await openBackend(options, settings, stop, (bytes, total) =>
-      status.reading(bytes, total),
-    );
+    backend = await openBackend(options, stop, (bytes, total) => status.reading(bytes, total));
     const { plants, tokens } = backend;
     const adminUrl = (await admin)?.url;
     stop.throwIfAborted(); // from now on a signal drains

@@ -13,7 +13,7 @@ import {
   type TokenRecord,
 } from "../index.ts";
 import { importTokens } from "../tools.ts";
-import { defineCommand, type Setting, UsageError } from "./command.ts";
+import { defineCommand, UsageError } from "./command.ts";
 import { becomeOwner } from "./data-folder.ts";
 import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
@@ -37,7 +37,7 @@ const tokenCreate = defineCommand({
     },
   },
   details: "A running server accepts the token once the command has ended.",
-  async run([name = ""], options, settings) {
+  async run([name = ""], options) {
     if (!isTokenName(name)) {
       throw new UsageError(
         `token create: expected a NAME of 1 to 64 letters, digits and ._@-, got "${name}"`,
@@ -47,7 +47,7 @@ const tokenCreate = defineCommand({
     const newToken = { name, scopes: scope, expiresAt: expires };
     const isNew = !isDatabase(options) && !existsSync(data);
     const token = isDatabase(options)
-      ? await withDatabase(options, settings, ({ plants, postgres }) =>
+      ? await withDatabase(options, ({ plants, postgres }) =>
           postgres.createToken(plants, newToken),
         )
       : await createToken(data, newToken);
@@ -75,10 +75,10 @@ const tokenList = defineCommand({
   name: "token list",
   summary: "show every token by name, with its scopes and state",
   options: { data: DATA, ...DATABASE_OPTIONS, json: JSON_OUTPUT },
-  async run(_, options, settings) {
+  async run(_, options) {
     const { json = false } = options;
     const now = Date.now();
-    const rows = (await readTokens(options, settings)).map((token) => describeToken(token, now));
+    const rows = (await readTokens(options)).map((token) => describeToken(token, now));
     const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
     const table = rows.map(({ name, scopes, state, created, expires }) => {
       return [name, scopes.join(","), state, created, expires ?? "never"];
@@ -89,10 +89,9 @@ const tokenList = defineCommand({
 
 async function readTokens(
   options: DatabaseChoice & { readonly data: string },
-  settings: readonly Setting[],
 ): Promise<readonly TokenRecord[]> {
   return isDatabase(options)
-    ? withDatabase(options, settings, ({ plants, postgres }) => postgres.listTokens(plants))
+    ? withDatabase(options, ({ plants, postgres }) => postgres.listTokens(plants))
     : listTokens(requireFolder(options.data));
 }
 
@@ -102,12 +101,10 @@ const tokenRevoke = defineCommand({
   arguments: ["NAME"],
   options: { data: DATA, ...DATABASE_OPTIONS },
   details: "A running server refuses the token within 2 seconds.",
-  async run([name = ""], options, settings) {
+  async run([name = ""], options) {
     if (!isDatabase(options)) await revokeToken(requireFolder(options.data), name);
     else {
-      await withDatabase(options, settings, ({ plants, postgres }) =>
-        postgres.revokeToken(plants, name),
-      );
+      await withDatabase(options, ({ plants, postgres }) => postgres.revokeToken(plants, name));
     }
   },
 });
@@ -121,7 +118,7 @@ const tokenImport = defineCommand({
   details: `Clients keep their tokens, because a server needs only the hashes. All tokens are imported, or
 none: the import fails if a live token has the name of a new one. A token that is there already
 stays as it is. For example: plant-store token import data/tokens.jsonl --database URL`,
-  async run([file = ""], options, settings) {
+  async run([file = ""], options) {
     const { data } = options;
     const tokens = await new TokenReader(file).read(); // root reads it as root
     if (tokens === undefined) {
@@ -130,7 +127,7 @@ stays as it is. For example: plant-store token import data/tokens.jsonl --databa
     const records = tokens.tokens;
     if (!isDatabase(options)) becomeOwner(data);
     const added = isDatabase(options)
-      ? await withDatabase(options, settings, ({ plants, postgres }) =>
+      ? await withDatabase(options, ({ plants, postgres }) =>
           postgres.importTokens(plants, records),
         )
       : await importTokens(data, records);

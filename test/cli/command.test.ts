@@ -95,8 +95,7 @@ const READ: readonly [words: string[], id: string, options: object][] = [
 for (const [words, id, options] of READ) {
   test(`readArgs() reads "${words.join(" ")}"`, (t) => {
     setVariables(t);
-    const { settings: _, ...invocation } = readArgs(dig, words);
-    assert.deepEqual(invocation, {
+    assert.deepEqual(readArgs(dig, words), {
       args: [id],
       options: { ...DEFAULTS, ...options },
       wantsHelp: false,

@@ -113,7 +113,7 @@ test("token create ends only when a running server knows the token", async (t) =
     return String(bytes).startsWith("pst_") ? done() : write(bytes, done);
   });
   for (const name of ["one", "two", "three"]) {
-    await create?.run([name], { data: folder, scope: ["write"] }, []);
+    await create?.run([name], { data: folder, scope: ["write"] });
     assert.ok(
       registry.list().some((token) => token.name === name),
       name,

@@ -72,7 +72,7 @@ test("the tables of the command line have every command, and every option with i
   const documented = [...limits, ...rows.map(({ flag }) => flag)];
   assert.deepEqual(documented.sort(), [...options.keys()].sort());
   for (const { flag, byDefault } of rows) {
-    const value = /; default (?:\S+ or )?(\S+) \[/.exec(options.get(flag) ?? "")?.[1];
+    const value = /; default (?:\S+ or )?(\S+)/.exec(options.get(flag) ?? "")?.[1];
     if (value !== undefined) assert.ok(byDefault.includes(`\`${value}\``), `${flag}: ${value}`);
   }
 });
