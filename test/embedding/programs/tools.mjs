@@ -1,14 +1,9 @@
 /**
- * Sends requests to the mounted listener with the tool that the argument names, as tests of an
- * application do, and prints the status and the body of each answer.
+ * Injects requests into the mounted listener, as tests of an application do, and prints the status and
+ * the body of each response.
  */
-import { EventEmitter, once } from "node:events";
-import express from "express";
 import fastify from "fastify";
-import inject from "light-my-request";
-import mocks from "node-mocks-http";
 import { createRequestListener, PlantStore } from "plant-store";
-import request from "supertest";
 
 const plants = await PlantStore.open(process.env.DATA);
 const garden = { name: "garden", scopes: ["write", "read"] };
@@ -22,34 +17,11 @@ app.addHook("onRequest", (request, reply) => {
 });
 app.all("/*", () => {});
 
-const injectBy = (by) => async (method, url, headers, payload) => {
-  const { statusCode, body } = await by({ method, url, headers, payload });
+async function send(method, url, headers, payload) {
+  const { statusCode, body } = await app.inject({ method, url, headers, payload });
   return [statusCode, body];
-};
+}
 
-const TOOLS = {
-  fastify: injectBy((options) => app.inject(options)),
-  "light-my-request": injectBy((options) => inject(listener, options)),
-  async supertest(method, url, headers, body) {
-    const sending = request(express().use(listener))[method.toLowerCase()](url).set(headers);
-    const { status, text } = await sending.buffer(true).send(body);
-    return [status, text];
-  },
-  async "node-mocks-http"(method, url, headers, body) {
-    const { req, res } = mocks.createMocks(
-      { method, url, headers },
-      { eventEmitter: EventEmitter },
-    );
-    Object.assign(res, { req }); // as Express does
-    const ended = once(res, "end");
-    listener(req, res);
-    if (body !== undefined) req.send(body);
-    await ended;
-    return [res.statusCode, res._getData() || `${res._getBuffer()}`];
-  },
-};
-
-const send = TOOLS[process.argv[2]];
 const plant = (id, length) => `{"id":${id},"name":"${"n".repeat(length)}"}`;
 const headersOf = (token, body = "") => ({
   authorization: `Bearer ${token}`,
