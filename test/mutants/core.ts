@@ -35,10 +35,10 @@ a member that is given twice is accepted: core/plant
 a tag that is null is no tag: core/plant
 -   const tag = read("tag", "a string", parseString);
 +   const tag = literals.tag[0] === "null" ? undefined : read("tag", "a string", parseString);
-an empty tag is no tag: http/contract-repeat
+an empty tag is no tag: contract/contract
 - && a.tag === b.tag;
 + && (a.tag || undefined) === (b.tag || undefined);
-a name is trimmed: http/contract
+a name is trimmed: contract/contract
 - return id === undefined ? undefined : newPlant(id, name, tag);
 + return id === undefined ? undefined : newPlant(id, name.trim(), tag);
 a message names the first fault alone: core/plant
@@ -62,7 +62,7 @@ a part of a token is shown in a message: core/text
 + hideTokens(text)
 
 core/errors.ts
-an error number changes: http/contract-read
+an error number changes: contract/contract
 -   unknown_plant: 40402,
 +   unknown_plant: 40403,
 

@@ -1,20 +1,16 @@
 /** Shared by the tests of the database store: a server for each test file, and stores in it. */
-import { execFileSync } from "node:child_process";
-import { randomUUID } from "node:crypto";
 import { symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
-import { encodeNewPlant } from "../../src/core/plant.ts";
 import {
   type PgClient,
   PostgresPlants,
   type PostgresPlantsOptions,
 } from "../../src/postgres/index.ts";
-import { decodeRow } from "../../src/postgres/schema.ts";
 import { bundleOptions } from "../support/program.ts";
-import { type Cleanup, Cluster, type ClusterOptions, PROGRAMS } from "./cluster.ts";
+import { type Cleanup, Cluster, type ClusterOptions } from "./cluster.ts";
 
 /** The driver; the compiler needs none. */
 export async function loadDriver(): Promise<Driver> {
@@ -78,29 +74,6 @@ export async function openPlants(
   const plants = await PostgresPlants.open({ pg: await loadDriver(), ...options });
   t.after(() => plants.close());
   return plants;
-}
-
-/** A store in a copy of the database that the URL names, and its rows as lines of a log. */
-export async function createStoreAt(
-  url: string,
-  { queueBytesMax }: { readonly queueBytesMax?: number | undefined },
-) {
-  const pg = await loadDriver();
-  const name = `copy_${randomUUID()}`;
-  const own = url.replace(/[^/]+$/, name);
-  const session = new pg.Client({ connectionString: url.replace(/[^/]+$/, "postgres") });
-  await session.connect();
-  await session.query(`CREATE DATABASE "${name}" TEMPLATE "${new URL(url).pathname.slice(1)}"`);
-  await session.end();
-  const rows =
-    "SELECT json_build_array(id::text, name, tag, exact) FROM plant_store.plants ORDER BY ctid";
-  const readLines = () => {
-    const text = execFileSync(join(PROGRAMS ?? "", "psql"), ["-XqAt", "-d", own, "-c", rows]);
-    const lines = text.toString().split("\n").slice(0, -1);
-    return lines.map((line) => encodeNewPlant(decodeRow(JSON.parse(line))));
-  };
-  const numbers = queueBytesMax === undefined ? {} : { queueBytesMax };
-  return { plants: await PostgresPlants.open({ pg, url: own, ...numbers }), readLines };
 }
 
 /** Of one server: 4 for creates, and 3 for looks, reads and tokens. */

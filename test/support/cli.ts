@@ -9,6 +9,8 @@ export interface CliOptions {
   readonly env?: Record<string, string>;
   readonly cwd?: string;
   readonly stdin?: string;
+  /** An executable; default: Node runs the bundle of the sources. */
+  readonly program?: string | undefined;
 }
 
 /** Runs a command to its end. */
@@ -74,10 +76,11 @@ export async function startServer(
 
 function spawnCli(
   args: readonly string[],
-  { env = {}, cwd }: CliOptions,
+  { env = {}, cwd, program: executable }: CliOptions,
   wrapper: readonly string[] = [],
 ): ChildProcess {
-  const [program = "", ...rest] = [...wrapper, process.execPath, PROGRAM, ...args];
+  const started = executable === undefined ? [process.execPath, PROGRAM] : [executable];
+  const [program = "", ...rest] = [...wrapper, ...started, ...args];
   // As started by hand: npm runs the tests, and under npm a second SIGTERM may be a copy.
   const ownEnv = { ...process.env, npm_lifecycle_event: undefined };
   return spawn(program, rest, { env: { ...ownEnv, ...env }, cwd });

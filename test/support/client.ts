@@ -12,10 +12,11 @@ export class Client {
   #taken = 0;
   #failure: Error | undefined;
   #notify: () => void = () => {};
+  readonly #deadline: NodeJS.Timeout;
 
   private constructor(socket: net.Socket) {
     this.#socket = socket;
-    const deadline = setTimeout(() => {
+    this.#deadline = setTimeout(() => {
       socket.destroy(new Error(`the exchange did not end within ${HANG_MS} ms`));
     }, HANG_MS);
     socket.on("data", (chunk: Buffer) => {
@@ -27,7 +28,7 @@ export class Client {
       this.#failure = error;
     });
     socket.on("close", () => {
-      clearTimeout(deadline);
+      clearTimeout(this.#deadline);
       this.#notify();
     });
   }
@@ -70,6 +71,7 @@ export class Client {
 
   /** Sends the parts, each in a packet of its own. Stops when the connection is gone. */
   async send(...parts: readonly (string | Buffer)[]): Promise<void> {
+    this.#deadline.refresh();
     for (const part of parts) {
       if (this.#socket.destroyed) return;
       // A turn of the event loop lets the server, in this process, read the packet alone.
@@ -77,10 +79,10 @@ export class Client {
     }
   }
 
-  /** The next answer, interim ones (1xx) included. */
-  async next(): Promise<RawAnswer> {
+  /** The next answer, interim ones (1xx) included. @param isHead whether it is to HEAD. */
+  async next(isHead = false): Promise<RawAnswer> {
     for (;;) {
-      const next = parseAnswer(this.#received, this.#taken);
+      const next = parseAnswer(this.#received, this.#taken, isHead);
       if (next !== undefined) {
         this.#taken = next.end;
         return next.answer;

@@ -46,10 +46,11 @@ export function parseAnswers(received: Buffer, from = 0): RawAnswer[] {
   return answers;
 }
 
-/** The answer that begins at a byte, and where it ends; `undefined` while it is not complete. */
+/** The answer that begins at a byte, and where it ends; `undefined` while it is not complete. One to HEAD has no body. */
 export function parseAnswer(
   received: Buffer,
   from: number,
+  isHead = false,
 ): { readonly answer: RawAnswer; readonly end: number } | undefined {
   const headEnd = received.indexOf("\r\n\r\n", from);
   if (headEnd < 0) return undefined;
@@ -64,8 +65,27 @@ export function parseAnswer(
     headers.set(name, headers.has(name) ? `${headers.get(name)}, ${value}` : value);
   }
   const bodyStart = headEnd + 4;
-  const end = bodyStart + Number(headers.get("content-length") ?? 0);
-  if (received.length < end) return undefined;
   const status = Number(statusLine.split(" ")[1]);
+  if (headers.has("transfer-encoding") && !isHead) {
+    const body = parseChunks(received, bodyStart);
+    return body && { answer: { status, headers, text: body.text }, end: body.end };
+  }
+  const end = isHead ? bodyStart : bodyStart + Number(headers.get("content-length") ?? 0);
+  if (received.length < end) return undefined;
   return { answer: { status, headers, text: received.toString("utf8", bodyStart, end) }, end };
+}
+
+/** A body in chunks; `undefined` while its last chunk is missing. */
+function parseChunks(received: Buffer, from: number) {
+  const parts: Buffer[] = [];
+  for (let at = from; ; ) {
+    const lineEnd = received.indexOf("\r\n", at);
+    if (lineEnd < 0) return undefined;
+    const length = Number.parseInt(received.toString("latin1", at, lineEnd), 16);
+    const end = lineEnd + 2 + length + 2;
+    if (received.length < end) return undefined;
+    if (length === 0) return { text: Buffer.concat(parts).toString(), end };
+    parts.push(received.subarray(lineEnd + 2, end - 2));
+    at = end;
+  }
 }

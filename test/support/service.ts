@@ -2,17 +2,14 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { encodeNewPlant, type NewPlant } from "../../src/core/plant.ts";
 import {
   createToken,
   PlantServer,
   PlantStore,
   type PlantStoreOptions,
   type ServerOptions,
-  subscribe,
   TokenRegistry,
 } from "../../src/index.ts";
-import { createTestStore } from "../../src/testing.ts";
 import { makeFolder } from "./folders.ts";
 
 export interface Service {
@@ -51,7 +48,7 @@ export async function startService(
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "test" });
   await prepare?.(folder);
-  const { store, logLines } = await openStore(t, folder, { queueBytesMax });
+  const store = await PlantStore.open(folder, { queueBytesMax });
   const tokens = await TokenRegistry.open(folder);
   const server = await PlantServer.start({ port: 0, ...options, plants: store, tokens });
   t.after(async () => {
@@ -67,7 +64,7 @@ export async function startService(
     store,
     tokens,
     server,
-    logLines,
+    logLines: () => readFileSync(join(folder, "plants.jsonl"), "utf8").split("\n").slice(0, -1),
     post: (body) =>
       send(`${server.url}/plants`, {
         method: "POST",
@@ -75,32 +72,6 @@ export async function startService(
         body,
       }),
   };
-}
-
-/** When test/postgres/contract or test/testing run the contract tests, the plants are elsewhere. */
-async function openStore(
-  t: TestContext,
-  folder: string,
-  options: PlantStoreOptions,
-): Promise<Pick<Service, "store" | "logLines">> {
-  const { TEST_DATABASE: database, TEST_MEMORY: memory } = process.env;
-  if (memory !== undefined) {
-    const { plants, close } = createTestStore();
-    const store = Object.assign(plants, { close }) as unknown as PlantStore;
-    const lines: string[] = [];
-    t.after(
-      subscribe("plant-store:create", (plant) => lines.push(encodeNewPlant(plant as NewPlant))),
-    );
-    return { store, logLines: () => [...lines] };
-  }
-  if (database !== undefined) {
-    const { createStoreAt } = await import("../postgres/stores.ts");
-    const { plants, readLines } = await createStoreAt(database, options);
-    return { store: plants as unknown as PlantStore, logLines: readLines };
-  }
-  const store = await PlantStore.open(folder, options);
-  const file = join(folder, "plants.jsonl");
-  return { store, logLines: () => readFileSync(file, "utf8").split("\n").slice(0, -1) };
 }
 
 /** `fetch`, with the body read. */

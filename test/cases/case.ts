@@ -1,0 +1,153 @@
+/**
+ * The rows of the contract: what a client sends, what it gets, and what is stored.
+ *
+ * The files of this folder are data, without an assertion: test/contract/runner runs every row on every
+ * backend. In any text, `<0>` to `<9>` are ids of this row alone, of seven digits; `<write>`, `<read>`,
+ * `<both>`, `<expired>` and `<revoked>` are tokens.
+ */
+import { BlockList } from "node:net";
+
+/** What the rows run on. `failing` is a service whose store and token check fail by the id and the token. */
+export type BackendName = "file" | "memory" | "mounted" | "executable" | "postgres" | "failing";
+
+/** A request; by default a create with a valid token. A request with another method sends no body. */
+export interface Ask {
+  readonly method?: string;
+  readonly target?: string;
+  readonly version?: string;
+  /** Replaces or adds a header; an array gives one line each, `undefined` leaves it out. */
+  readonly headers?: Readonly<Record<string, string | readonly string[] | undefined>>;
+  readonly body?: string | Buffer;
+  /** A body in chunks, followed by the last chunk. */
+  readonly chunks?: readonly (string | Buffer)[];
+  /** Sends the head alone; the next item may be the body. */
+  readonly isHeadOnly?: boolean;
+}
+
+/** An Ask, or bytes in Latin-1. */
+export type Send = Ask | string;
+
+export interface Case {
+  /** A sentence about behaviour. */
+  readonly says: string;
+  /** On one connection, each after the response to the one before. */
+  readonly send: Send | readonly Send[];
+  /** All in one packet; or each on a connection of its own, all at once, with the responses in any order. */
+  readonly how?: "pipelined" | "at once";
+  /** Where the bytes are cut into packets, counted from their end; or a packet for each byte. */
+  readonly cut?: number | "everywhere";
+  /** How many bytes at the end are not sent. */
+  readonly lacks?: number;
+  /** The client closes its side after it sent. */
+  readonly ends?: boolean;
+  /** For each response a status without an Error body (100, 200, 204, any of HEAD), or an error number. */
+  readonly gets: number | readonly number[];
+  /** The exact body of the last response; by default the Plant in the last line that is stored. */
+  readonly body?: string;
+  /** Headers of the last response; `undefined` for one that must be absent. */
+  readonly headers?: Readonly<Record<string, string | RegExp | undefined>>;
+  /** What the message of the last response says. */
+  readonly message?: RegExp;
+  /** The lines that this row adds to the log, if they are not there yet. Default: none. */
+  readonly stores?: string | RegExp | readonly string[];
+  /** The server closes the connection after the last response, which says so. Default: it stays open. */
+  readonly closes?: boolean | "unannounced";
+  /** The address of the client that is published. */
+  readonly client?: string;
+  /** Which server it is sent to. Default: `plain`. */
+  readonly on?: keyof typeof SERVERS;
+  /** Why it does not run on a backend. */
+  readonly skip?: Partial<Record<BackendName, string>>;
+}
+
+export interface ServerSetting {
+  readonly basePath?: string;
+  readonly bodyBytesMax?: number;
+  readonly headerBytesMax?: number;
+  readonly corsOrigins?: readonly string[];
+  readonly trustedProxies?: BlockList;
+  /** Lines of the plants that are stored before. */
+  readonly given?: readonly string[];
+  /** Has a token that expires, which takes a moment. */
+  readonly hasExpired?: boolean;
+  readonly skip?: Partial<Record<BackendName, string>>;
+}
+
+function proxies(): BlockList {
+  const list = new BlockList();
+  list.addAddress("127.0.0.1");
+  list.addSubnet("10.0.0.0", 8);
+  list.addSubnet("fd00::", 8, "ipv6");
+  return list;
+}
+
+export const APP = "https://app.example";
+export const OTHER = "http://localhost:3000";
+
+/** Plants 1 to `count`. */
+export function plants(count: number, name = "plant"): string[] {
+  return Array.from({ length: count }, (_, at) => `{"id":${at + 1},"name":"${name}"}`);
+}
+
+/** What most reads find. */
+export const STORED = [
+  '{"id":-9223372036854775808,"name":"lowest","tag":""}',
+  '{"id":-5,"name":"\\ud800","tag":"木"}',
+  '{"id":0,"name":""}',
+  '{"id":7,"name":"Fern","tag":"indoor"}',
+  '{"id":8,"name":"Ivy"}',
+  '{"id":9007199254740993,"name":"🌱"}',
+  '{"id":9223372036854775807,"name":"highest"}',
+];
+
+/** One server and one store each, on every backend that runs a row of it. */
+export const SERVERS = {
+  plain: { hasExpired: true },
+  empty: {},
+  reads: { given: STORED },
+  many: { given: plants(1002) },
+  long: { given: plants(5, "x".repeat(600_000)) },
+  small: { bodyBytesMax: 100 },
+  head: { headerBytesMax: 1024, skip: { mounted: "the embedder's server limits its heads" } },
+  garden: { basePath: "/garden", given: plants(2) },
+  deep: { basePath: "/a/b-c/~d" },
+  plantsPath: { basePath: "/plants" },
+  escaped: { basePath: "/%C3%A9" },
+  slash: { basePath: "/" },
+  app: { corsOrigins: [APP], given: plants(2) },
+  apps: { corsOrigins: [OTHER, APP] },
+  open: { corsOrigins: ["*"] },
+  appGarden: { basePath: "/garden", corsOrigins: [APP] },
+  proxied: {
+    trustedProxies: proxies(),
+    skip: { executable: "the address is seen in the process of the server" },
+  },
+} as const satisfies Record<string, ServerSetting>;
+
+/** A create with this body. */
+export function create(body: string | Buffer, headers: Ask["headers"] = {}): Ask {
+  return { body, headers };
+}
+
+/** A read by a token that may read. */
+export function get(target: string, headers: Ask["headers"] = {}, method = "GET"): Ask {
+  return { method, target, headers: { Authorization: "Bearer <read>", ...headers } };
+}
+
+/** A message that names these members as faulty, and no other. */
+export function naming(...members: readonly string[]): RegExp {
+  const all = ["id", "name", "tag"].map((member) => {
+    return `(?${members.includes(member) ? "=" : "!"}.*\\b${member}: )`;
+  });
+  return new RegExp(`^${all.join("")}`);
+}
+
+/** The plant of most rows. */
+export const X = '{"id":<1>,"name":"x"}';
+/** A second one, which a row must not store where it says nothing. */
+export const Y = '{"id":<2>,"name":"y"}';
+
+/** Rows with one reason not to run on a backend. */
+export function skipped(skip: Case["skip"], rows: readonly Case[]): Case[] {
+  return rows.map((row) => ({ ...row, skip: { ...skip, ...row.skip } }));
+}

@@ -1,0 +1,98 @@
+/** The contract, row by row, on the executable and on PostgreSQL. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, type TestContext, test } from "node:test";
+import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
+import { createToken, PlantStore, revokeToken } from "../../src/index.ts";
+import * as database from "../../src/postgres/index.ts";
+import { decodeRow } from "../../src/postgres/schema.ts";
+import { ALL } from "../cases/all.ts";
+import type { ServerSetting } from "../cases/case.ts";
+import { buildExecutable, installTools } from "../executable/build.ts";
+import { loadDriver, NEEDS_POSTGRES, SharedCluster } from "../postgres/stores.ts";
+import { startServer } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { createTokens, expire, followLog, inProcess, type Ports } from "./backends.ts";
+import { type Backend, runContract } from "./runner.ts";
+
+const FLAGS: Readonly<Record<string, string>> = {
+  basePath: "--base-path",
+  bodyBytesMax: "--body-bytes-max",
+  headerBytesMax: "--header-bytes-max",
+  corsOrigins: "--cors-origin",
+};
+
+function flagsOf(setting: ServerSetting): string[] {
+  return Object.entries(setting).flatMap(([name, value]) => {
+    const flag = FLAGS[name];
+    return flag === undefined ? [] : [value].flat().flatMap((each) => [flag, String(each)]);
+  });
+}
+
+/** The executable, or why it cannot be built here. */
+function findProgram(): string | undefined {
+  try {
+    installTools(process.execPath);
+    return join(mkdtempSync(join(tmpdir(), "plant-store-executable-")), "plant-store");
+  } catch {
+    return undefined;
+  }
+}
+
+const PROGRAM = findProgram();
+
+const EXECUTABLE: Backend = {
+  name: "executable",
+  async start(t, setting) {
+    const folder = makeFolder(t);
+    const tokens = await createTokens(folder, setting, { createToken, revokeToken });
+    const store = await PlantStore.open(folder);
+    for (const line of setting.given ?? []) await store.create(parseNewPlant(Buffer.from(line)));
+    await store.close();
+    const takeStored = followLog(folder);
+    await takeStored();
+    await expire(setting);
+    const words = ["--data", folder, "--log", "off", ...flagsOf(setting)];
+    const { port } = await startServer(t, words, { program: PROGRAM });
+    return { port, tokens, takeStored };
+  },
+};
+
+if (PROGRAM === undefined) {
+  test("the contract on executable", { skip: "needs postject, which could not be installed" });
+} else {
+  await buildExecutable({ node: process.execPath, output: PROGRAM });
+  after(() => rmSync(dirname(PROGRAM), { recursive: true }));
+  runContract(EXECUTABLE, ALL);
+}
+
+const cluster = new SharedCluster();
+
+async function openDatabase(t: TestContext, setting: ServerSetting): Promise<Ports> {
+  const { cluster: server, database: name } = await cluster.createStore();
+  const pg = await loadDriver();
+  const plants = await database.PostgresPlants.open({ pg, url: server.url(name) });
+  const tokens = await createTokens(plants, setting, database);
+  const verifier = await database.PostgresTokens.open(plants);
+  const session = new pg.Client({ connectionString: server.url(name) });
+  await session.connect();
+  t.after(async () => {
+    await session.end();
+    verifier.close();
+    await plants.close();
+  });
+  const seen: string[] = [];
+  const takeStored = async () => {
+    const { rows } = await session.query(
+      `SELECT id::text, json_build_array(id::text, name, tag, exact)::text AS row
+       FROM plant_store.plants WHERE id <> ALL ('{${seen.join()}}'::bigint[])`,
+    );
+    seen.push(...rows.map(({ id }) => String(id)));
+    return rows.map(({ row }) => encodeNewPlant(decodeRow(JSON.parse(String(row)))));
+  };
+  return { plants, verifier, tokens, takeStored, isUnordered: true };
+}
+
+if (NEEDS_POSTGRES.skip === undefined) runContract(inProcess("postgres", openDatabase), ALL);
+else test("the contract on postgres", NEEDS_POSTGRES);

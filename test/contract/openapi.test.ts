@@ -1,0 +1,97 @@
+/** The OpenAPI document beside the code: its operations, scopes, limits, numbers and schemas. The rows check the responses. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ERROR_NUMBERS, statusOf } from "../../src/core/errors.ts";
+import { RESOURCES } from "../../src/http/listener.ts";
+import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/reads.ts";
+import { OPENAPI } from "../../src/index.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: what is tested is the very shape of it
+type Loose = any;
+const DOCUMENT = OPENAPI as Loose;
+const METHODS = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
+
+const OPERATIONS = Object.entries<Loose>(DOCUMENT.paths).flatMap(([path, item]) =>
+  METHODS.filter((method) => method in item).map((method) => {
+    return { path, method: method.toUpperCase(), operation: item[method] };
+  }),
+);
+
+test("the document describes exactly the operations that there are, with their names and scopes", () => {
+  const described = OPERATIONS.map(({ path, method, operation }) => {
+    const [{ bearerAuth: scopes }] = operation.security;
+    return [method, path, operation.operationId, ...scopes].join(" ");
+  });
+  const routed = RESOURCES.flatMap(({ path, operations }) =>
+    [...operations]
+      .filter(([method]) => method !== "HEAD")
+      .map(([method, { name, scope }]) => [method, path, name, scope].join(" ")),
+  );
+  assert.deepEqual(described.sort(), routed.sort());
+});
+
+test("what the interface does not have is marked as an addition", () => {
+  for (const { path, method, operation } of OPERATIONS) {
+    const isInterface = `${method} ${path}` === "POST /plants";
+    assert.deepEqual(operation.tags, [isInterface ? "interface" : "additions"]);
+    for (const [status, response] of Object.entries<Loose>(
+      isInterface ? operation.responses : {},
+    )) {
+      const isAddition = status === "200" || status === "400" ? undefined : true;
+      assert.equal(response["x-addition"], isAddition, status);
+    }
+  }
+});
+
+test("the document has every error number, each at its status", () => {
+  const numbers = new Set<number>([ERROR_NUMBERS.method_not_allowed]); // no operation responds with it
+  assert.ok(DOCUMENT.info.description.includes(ERROR_NUMBERS.method_not_allowed));
+  for (const { operation } of OPERATIONS) {
+    for (const [status, response] of Object.entries<Loose>(operation.responses)) {
+      const examples = response.content?.["application/json"]?.examples ?? {};
+      for (const { value } of Object.values<Loose>(Number(status) >= 400 ? examples : {})) {
+        assert.equal(statusOf(value.error), Number(status));
+        numbers.add(value.error);
+      }
+    }
+  }
+  assert.deepEqual([...numbers].sort(), Object.values(ERROR_NUMBERS).sort());
+});
+
+test("the document has the limits of a page", () => {
+  const { minimum, maximum, default: usual } = DOCUMENT.paths["/plants"].get.parameters[0].schema;
+  assert.deepEqual([minimum, maximum, usual], [1, LIMIT_MAX, LIMIT_DEFAULT]);
+});
+
+test("the schemas of the interface are described exactly", () => {
+  const withoutText = JSON.parse(JSON.stringify(DOCUMENT.components.schemas), (name, value) =>
+    name === "description" ? undefined : value,
+  );
+  const string = { type: "string" };
+  const id = { type: "integer", format: "int64" };
+  const error = { type: "integer", format: "int32" };
+  const object = (required: readonly string[], properties: object) => {
+    return { type: "object", required, properties };
+  };
+  assert.deepEqual(withoutText, {
+    Plant: object(["name"], { name: string, tag: string }),
+    NewPlant: object(["id", "name"], { id, name: string, tag: string }),
+    Error: object(["error", "message"], { error, message: string }),
+  });
+  const { openapi, info, components } = DOCUMENT;
+  assert.deepEqual(
+    [openapi, info.title, info.version, info.license.name],
+    ["3.1.0", "OpenAPI Plant Store", "1.0.0", "MIT"],
+  );
+  const { type, scheme } = components.securitySchemes.bearerAuth;
+  assert.deepEqual([type, scheme], ["http", "bearer"]);
+});
+
+test("every part of the document is used, and every reference leads to one", () => {
+  const text = JSON.stringify(DOCUMENT);
+  const parts = Object.entries<Loose>(DOCUMENT.components)
+    .filter(([kind]) => kind !== "securitySchemes")
+    .flatMap(([kind, all]) => Object.keys(all).map((name) => `#/components/${kind}/${name}`));
+  const used = new Set(Array.from(text.matchAll(/"\$ref":"([^"]*)"/g), ([, path]) => path));
+  assert.deepEqual([...used].sort(), parts.sort());
+});

@@ -1,0 +1,371 @@
+/**
+ * Runs the rows of test/cases on a backend: one server for each setting, one connection as long as it stays open.
+ *
+ * After each row it checks what no row says: the headers that every response has, that a body is a Plant or an
+ * Error and nothing else, that the status is in the OpenAPI document and the number in the table of errors, that
+ * no path, stack or token is in the text, what was stored, and that the server responds to the next request.
+ */
+import assert from "node:assert/strict";
+import { tmpdir } from "node:os";
+import { type TestContext, test } from "node:test";
+import { ERROR_NUMBERS } from "../../src/core/errors.ts";
+import { OPENAPI, type RequestMessage, subscribe } from "../../src/index.ts";
+import {
+  type Ask,
+  type BackendName,
+  type Case,
+  SERVERS,
+  type Send,
+  type ServerSetting,
+} from "../cases/case.ts";
+import { Client } from "../support/client.ts";
+import { chunked } from "../support/contract.ts";
+import { ROOT } from "../support/package.ts";
+import type { RawAnswer } from "../support/raw.ts";
+import { until } from "../support/watch.ts";
+
+/** A server of a backend, with its own store. */
+export interface Running {
+  readonly port: number;
+  /** By the words of the rows: `write`, `read`, `both`, `expired`, `revoked`. */
+  readonly tokens: Readonly<Record<string, string>>;
+  /** The lines that were stored since the last call. */
+  takeStored(): Promise<readonly string[]>;
+  /** These lines come in any order. */
+  readonly isUnordered?: boolean;
+}
+
+export interface Backend {
+  readonly name: BackendName;
+  /** Starts a server that is stopped when the test ends. */
+  start(t: TestContext, setting: ServerSetting): Promise<Running>;
+}
+
+export function runContract(backend: Backend, cases: readonly Case[]): void {
+  for (const [name, setting] of Object.entries<ServerSetting>(SERVERS)) {
+    const rows = cases.filter(({ on = "plain" }) => on === name);
+    const reasons = rows.map(({ skip }) => ({ ...skip, ...setting.skip })[backend.name]);
+    const skipped = new Set(reasons.filter((reason) => reason !== undefined));
+    if (rows.length === 0) continue;
+    test(`the contract on ${backend.name}: ${name}`, async (t) => {
+      for (const reason of skipped)
+        t.diagnostic(`some rows are not for ${backend.name}: ${reason}`);
+      if (reasons.every((reason) => reason !== undefined)) return;
+      const trial = new Trial(await backend.start(t, setting), setting.basePath ?? "");
+      t.after(() => trial.close());
+      const failures: string[] = [];
+      for (const [at, row] of rows.entries()) {
+        if (reasons[at] !== undefined) continue;
+        const fail = (error: unknown) => failures.push(`${row.says}\n${error}`);
+        await trial.check(row).catch(fail);
+      }
+      assert.ok(failures.length === 0, `${failures.length} rows fail: ${failures.join("\n\n")}`);
+    });
+  }
+}
+
+/** Headers of every response with a body; the connection decides about `keep-alive`. */
+const COMMON = ["cache-control", "connection", "date", "x-content-type-options", "x-request-id"];
+
+/** Headers that come with an error. */
+const WITH: Readonly<Record<number, Readonly<Record<string, string | RegExp>>>> = {
+  40101: { "www-authenticate": 'Bearer realm="plant-store"' },
+  40102: { "www-authenticate": 'Bearer realm="plant-store", error="invalid_token"' },
+  40301: {
+    "www-authenticate":
+      /^Bearer realm="plant-store", error="insufficient_scope", scope="(read|write)"$/,
+  },
+  40501: { allow: /^GET, HEAD(, POST)?$/ },
+  41501: { accept: "application/json" },
+  41502: { "accept-encoding": "identity" },
+  ...Object.fromEntries([1, 2, 3, 4, 6, 7].map((n) => [50300 + n, { "retry-after": "1" }])),
+};
+
+const NUMBERS = new Set(Object.values(ERROR_NUMBERS));
+
+/** What a row got: the response, its request, and the number that the row expects. */
+interface Got {
+  readonly answer: RawAnswer;
+  readonly send: Send | undefined;
+  readonly expected: number;
+}
+
+class Trial {
+  readonly #server: Running;
+  readonly #basePath: string;
+  readonly #seen = new Set<string>();
+  readonly #messages: RequestMessage[] = [];
+  readonly #unsubscribe: () => void;
+  #stored = new Set<string>();
+  #client: Client | undefined;
+  #row = 100_000;
+
+  constructor(server: Running, basePath: string) {
+    this.#server = server;
+    this.#basePath = basePath;
+    this.#unsubscribe = subscribe("plant-store:request", (message) => this.#messages.push(message));
+  }
+
+  close(): void {
+    this.#client?.destroy();
+    this.#unsubscribe();
+  }
+
+  async check(row: Case): Promise<void> {
+    this.#row++;
+    this.#messages.length = 0;
+    try {
+      const got = row.how === "at once" ? await this.#sendAtOnce(row) : await this.#sendInTurn(row);
+      for (const each of got) this.#checkAnswer(each, row);
+      await this.#checkRow(row, got.at(-1));
+      const next = row.closes ? [await this.#serves()] : [];
+      await this.#checkStored(row, next);
+    } catch (error) {
+      this.#client?.destroy();
+      await this.#serves(); // what was sent before is stored by now, and fails no later row
+      for (const line of await this.#server.takeStored()) this.#stored.add(line);
+      throw error;
+    }
+  }
+
+  /** The words of this row, filled in. */
+  #fill(text: string): string {
+    return text.replace(/<(\d|write|read|both|expired|revoked)>/g, (_, word: string) => {
+      return this.#server.tokens[word] ?? `${this.#row}${word}`;
+    });
+  }
+
+  #encode(send: Send): Buffer {
+    if (typeof send === "string") return Buffer.from(this.#fill(send), "latin1");
+    const { method = "POST", target = "/plants", version = "HTTP/1.1", chunks } = send;
+    const toBytes = (part: string | Buffer) =>
+      typeof part === "string" ? Buffer.from(this.#fill(part)) : part;
+    const { body = method === "POST" ? "" : undefined } = send;
+    const bytes = chunks === undefined ? toBytes(body ?? "") : chunked(...chunks.map(toBytes));
+    const isChunked = chunks !== undefined || send.headers?.["Transfer-Encoding"] !== undefined;
+    const headers = {
+      Host: "localhost",
+      Authorization: "Bearer <write>",
+      "Content-Type": method === "POST" ? "application/json" : undefined,
+      "Content-Length": isChunked || body === undefined ? undefined : String(bytes.length),
+      ...(chunks === undefined ? {} : { "Transfer-Encoding": "chunked" }),
+      ...send.headers,
+    };
+    const lines = Object.entries(headers).flatMap(([name, value = []]) =>
+      [value].flat().map((text) => `${name}: ${text}\r\n`),
+    );
+    const head = Buffer.from(
+      this.#fill(`${method} ${target} ${version}\r\n${lines.join("")}\r\n`),
+      "latin1",
+    );
+    return send.isHeadOnly === true ? head : Buffer.concat([head, bytes]);
+  }
+
+  async #sendInTurn(row: Case): Promise<Got[]> {
+    this.#client ??= await Client.connect(this.#server.port);
+    const client = this.#client;
+    const sends = [row.send].flat() as readonly Send[];
+    const gets = [row.gets].flat() as readonly number[];
+    const bytes = sends.map((send) => this.#encode(send));
+    const packets = row.how === "pipelined" ? [Buffer.concat(bytes)] : bytes;
+    const got: Got[] = [];
+    const next = async () => {
+      const send = sends[got.length];
+      const isHead = typeof send === "object" && send.method === "HEAD";
+      const answer = await client.next(isHead);
+      got.push({ answer, send, expected: gets[got.length] as number });
+    };
+    for (const packet of packets) {
+      const whole = packet.subarray(0, packet.length - (row.lacks ?? 0));
+      await client.send(...cutAt(whole, row.cut));
+      if (row.how !== "pipelined" && got.length < gets.length) await next();
+    }
+    if (row.ends === true) client.halfClose();
+    while (got.length < gets.length) await next();
+    if (row.closes) {
+      assert.deepEqual(await client.rest(), [], "the connection closes");
+      this.#client = undefined;
+    }
+    return got;
+  }
+
+  async #sendAtOnce(row: Case): Promise<Got[]> {
+    const sends = [row.send].flat() as readonly Send[];
+    const gets = [row.gets].flat().sort() as readonly number[];
+    const answers = await Promise.all(
+      sends.map(async (send) => {
+        const client = await Client.connect(this.#server.port);
+        await client.send(this.#encode(send));
+        const answer = await client.next();
+        client.destroy();
+        return { answer, send };
+      }),
+    );
+    const sorted = answers.sort((a, b) => a.answer.status - b.answer.status);
+    return sorted.map((each, at) => ({ ...each, expected: gets[at] as number }));
+  }
+
+  #checkAnswer({ answer, send, expected }: Got, row: Case): void {
+    const { status, headers, text } = answer;
+    const ask = typeof send === "string" ? undefined : send;
+    const operation = this.#operationOf(ask);
+    const isHead = ask?.method === "HEAD";
+    if (expected < 1000) assert.equal(status, expected, text.slice(0, 500));
+    else this.#checkError(answer, expected);
+    if (status === 100) return;
+
+    for (const secret of [...Object.values(this.#server.tokens), ROOT, tmpdir(), "node:", ".ts:"]) {
+      assert.ok(!text.includes(secret), `the response contains ${secret}: ${text}`);
+    }
+    const id = headers.get("x-request-id") ?? "";
+    assert.match(id, /^[\w.~+/=:@-]{1,64}$/);
+    if (ask?.headers?.["X-Request-Id"] === undefined)
+      assert.ok(!this.#seen.has(id), "a new request id");
+    this.#seen.add(id);
+    assert.equal(headers.get("cache-control"), "no-store");
+    assert.equal(headers.get("x-content-type-options"), status === 204 ? undefined : "nosniff");
+    const isStream = headers.get("content-type") === "application/x-ndjson";
+    if (isStream) assert.equal(headers.get("transfer-encoding"), "chunked");
+    else if (status !== 204) {
+      assert.equal(headers.get("content-type"), "application/json");
+      if (!isHead) assert.equal(headers.get("content-length"), String(Buffer.byteLength(text)));
+    }
+    const extra = WITH[expected] ?? {};
+    assertHeaders(headers, extra);
+    const known = [...COMMON, "content-type", "content-length", "transfer-encoding", "keep-alive"];
+    const named = [...Object.keys(extra), ...Object.keys(row.headers ?? {})];
+    const byHead = isHead ? ["link", "allow", "www-authenticate"] : [];
+    const isKnown = (name: string) => [...known, ...named, ...byHead].includes(name);
+    assert.deepEqual(
+      [...headers.keys()].filter((name) => !isKnown(name)),
+      [],
+      "unknown headers",
+    );
+
+    if (operation === undefined) assert.ok(expected < 1000 || expected < 50000, "no operation");
+    else assertDescribed(operation, status, Object.keys(extra));
+    if (status === 200 && !isHead) assertBody(ask, answer, isStream);
+    if (isHead) assert.equal(text, "");
+  }
+
+  #checkError({ status, text }: RawAnswer, expected: number): void {
+    const body = JSON.parse(text);
+    assert.deepEqual(Object.keys(body), ["error", "message"], text);
+    assert.equal(body.error, expected, text.slice(0, 500));
+    assert.equal(typeof body.message, "string");
+    assert.notEqual(body.message, "");
+    assert.ok(NUMBERS.has(expected), `${expected} is not in the table of errors`);
+    assert.equal(status, Math.floor(expected / 100));
+  }
+
+  /** What the OpenAPI document says about an operation; `undefined` if the request asks for none. */
+  #operationOf(ask: Ask | undefined): Described | undefined {
+    if (ask === undefined) return undefined;
+    const { method = "POST", target = "/plants" } = ask;
+    const path = target.replace(/^https?:\/\/[^/?]*/i, "").replace(/\?.*/s, "");
+    if (!path.startsWith(this.#basePath)) return undefined;
+    const known = path
+      .slice(this.#basePath.length)
+      .replace(/^\/plants\/(-?\d+|<\d>)$/, "/plants/{id}");
+    return PATHS[known]?.[method === "HEAD" ? "get" : method.toLowerCase()];
+  }
+
+  async #checkRow(row: Case, last: Got | undefined): Promise<void> {
+    if (last === undefined) return;
+    const { headers, text } = last.answer;
+    const isAnnounced = row.closes === true;
+    assert.equal(headers.get("connection") === "close", isAnnounced, "Connection: close");
+    assertHeaders(headers, row.headers ?? {});
+    if (row.body !== undefined) assert.equal(text, this.#fill(row.body));
+    else if (last.expected === 200 && row.stores !== undefined) this.#checkPlant(row, last);
+    if (row.message !== undefined) assert.match(JSON.parse(text).message, row.message);
+    if (row.client !== undefined) {
+      await until("the request is published", () => this.#messages.length > 0);
+      const { client, requestId } = this.#messages.at(-1) ?? {};
+      assert.deepEqual([client, requestId], [row.client, headers.get("x-request-id")]);
+    }
+  }
+
+  /** The Plant of the last line that the row stores. */
+  #checkPlant(row: Case, { answer }: Got): void {
+    const line = [row.stores].flat().at(-1);
+    if (typeof line !== "string") return;
+    const { id: _, ...plant } = JSON.parse(this.#fill(line));
+    assert.deepEqual(JSON.parse(answer.text), plant);
+  }
+
+  /** Stores exactly what the row says, and after a close also the create that followed. */
+  async #checkStored(row: Case, next: readonly string[]): Promise<void> {
+    const lines = await this.#server.takeStored();
+    const pattern =
+      row.stores instanceof RegExp ? new RegExp(this.#fill(row.stores.source)) : undefined;
+    const said = pattern === undefined ? ([row.stores ?? []].flat() as readonly string[]) : [];
+    const expected = said.map((line) => this.#fill(line)).filter((line) => !this.#stored.has(line));
+    for (const line of lines) this.#stored.add(line);
+    const inOrder = (all: readonly string[]) =>
+      this.#server.isUnordered === true ? [...all].sort() : all;
+    if (pattern === undefined) assert.deepEqual(inOrder(lines), inOrder([...expected, ...next]));
+    else assert.match(lines.join("\n"), pattern);
+  }
+
+  /** Sends a create on a new connection, and returns its line. */
+  async #serves(): Promise<string> {
+    this.#client = await Client.connect(this.#server.port);
+    const line = this.#fill('{"id":<0>,"name":"next"}');
+    await this.#client.send(this.#encode({ target: `${this.#basePath}/plants`, body: line }));
+    assert.equal((await this.#client.next()).text, '{"name":"next"}', "the server responds");
+    return line;
+  }
+}
+
+function cutAt(bytes: Buffer, cut: Case["cut"]): Buffer[] {
+  if (cut === "everywhere") return Array.from(bytes, (byte) => Buffer.from([byte]));
+  return cut === undefined || cut === 0 ? [bytes] : [bytes.subarray(0, -cut), bytes.subarray(-cut)];
+}
+
+function assertHeaders(
+  headers: RawAnswer["headers"],
+  expected: NonNullable<Case["headers"]>,
+): void {
+  for (const [name, value] of Object.entries(expected)) {
+    const got = headers.get(name);
+    if (value instanceof RegExp) assert.match(got ?? "", value, name);
+    else assert.equal(got, value, name);
+  }
+}
+
+interface Described {
+  readonly responses: Readonly<Record<string, { readonly headers?: object } | undefined>>;
+}
+
+const PATHS = OPENAPI.paths as Record<string, Record<string, Described>>;
+
+/** A status has a response of its own, or one for its class: `4XX`. */
+function assertDescribed({ responses }: Described, status: number, names: readonly string[]): void {
+  const found = responses[status] ?? responses[`${Math.floor(status / 100)}XX`];
+  assert.ok(found !== undefined, `${status} is in the OpenAPI document`);
+  const described = Object.keys(found.headers ?? {}).map((name) => name.toLowerCase());
+  for (const name of names) assert.ok(described.includes(name), `${name} is in the document`);
+}
+
+/** A create gets a Plant; a read gets NewPlants. */
+function assertBody(ask: Ask | undefined, { text }: RawAnswer, isStream: boolean): void {
+  const isRead = ask?.method === "GET";
+  const found = isStream
+    ? text
+        .split("\n")
+        .slice(0, -1)
+        .map((line) => JSON.parse(line))
+    : JSON.parse(text);
+  if (isStream) assert.ok(text === "" || text.endsWith("\n"));
+  const required = isRead ? ["id", "name"] : ["name"];
+  for (const plant of [found].flat()) assertMembers(plant, required);
+}
+
+function assertMembers(plant: object, required: readonly string[]): void {
+  const optional = "tag" in plant ? ["tag"] : [];
+  assert.deepEqual(Object.keys(plant), [...required, ...optional]);
+  for (const [name, value] of Object.entries(plant)) {
+    assert.equal(typeof value, name === "id" ? "number" : "string");
+  }
+}
