@@ -91,8 +91,8 @@ a revoked token is revived by an import: postgres/token-import.installed
 
 cli/database.ts
 a password is accepted as an argument: postgres/command-line.installed
-- if (url?.source === "--database" && PASSWORD.test(url.text)) {
-+ if (url?.source === "-d" && PASSWORD.test(url.text)) {
+- if (PASSWORD.test(database) && process.argv.some((word) => word.includes(database))) {
++ if (PASSWORD.test(database) && process.argv.some((word) => word.includes("-d "))) {
 the password of a URL in a file is shown: postgres/command-line.installed
 - throw new UsageError(\`\${shown}: \${error.message}\`);
 + throw new UsageError(\`\${shown}: \${error.message}: \${text}\`);
