@@ -160,6 +160,7 @@ async function tryAcquire(directory: string, options: LockOptions): Promise<Sock
     return claimed;
   } catch (cause) {
     if (cause instanceof PlantStoreError) throw cause;
+    if (systemCode(cause) === "EACCES") throw refusedError(directory, cause);
     throw UNSUPPORTED.includes(systemCode(cause) ?? "")
       ? unsupportedError(directory, describeSystemError(cause))
       : ioError(`Cannot lock "${directory}"${describeUsers(directory, cause)}`, cause);
@@ -230,6 +231,17 @@ async function claim(
   if (isOther) return reached;
   folder.removeBelow(next);
   return entry;
+}
+
+/** This user may not write to the folder. */
+function refusedError(directory: string, cause: unknown): PlantStoreError {
+  let owner = "another user";
+  try {
+    owner = `user ${fs.statSync(directory).uid}`;
+  } catch {} // nor look at it
+  const user = `this process runs as user ${process.geteuid?.()}, who may not write to it`;
+  const message = `Cannot use "${directory}": it belongs to ${owner}, and ${user}; run as its owner`;
+  return new PlantStoreError("io_error", message, { cause });
 }
 
 /** The errors of a file system without sockets or hard links. */

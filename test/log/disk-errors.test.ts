@@ -30,8 +30,10 @@ test("describeSystemError() names a disk without a free inode only where a file 
     [1, 3, 1, false],
     [1, 0, 0, false], // Btrfs
   ];
+  // One mock: the first of several on a method is what the end of the test puts back.
+  const fileSystem = t.mock.method(disk, "fileSystem");
   for (const [bavail, files, ffree, isMeant] of disks) {
-    t.mock.method(disk, "fileSystem", () => ({ type: 1, bavail, files, ffree }));
+    fileSystem.mock.mockImplementation(() => ({ type: 1, bavail, files, ffree }));
     for (const place of [{ path: "/a/b" }, { address: "/a/b" }]) {
       const text = describeSystemError(Object.assign(new Error(full.message), full, place));
       assert.equal(text.startsWith("no free inode left on device (ENOSPC)"), isMeant, text);
@@ -64,3 +66,7 @@ function failureOf(action: () => unknown): unknown {
   }
   throw new Error("expected a failure");
 }
+
+test("no test of this file leaves a mock behind", () => {
+  assert.equal("mock" in disk.fileSystem, false);
+});

@@ -331,6 +331,19 @@ test("locks.acquire() and locks.askDurableBytes() throw io_error for a folder th
   }
 });
 
+test("locks.acquire() says whose folder it is that this user may not write to (fake refusal)", async (t) => {
+  const folder = makeFolder(t);
+  const { uid } = fs.statSync(folder);
+  for (const call of ["readdirSync", "linkSync"] as const) {
+    const refusing = t.mock.method(fs, call, () => {
+      throw Object.assign(new Error("EACCES: permission denied"), { code: "EACCES" });
+    });
+    const message = new RegExp(`user ${uid}\\b.*user ${process.geteuid?.()}\\b`);
+    await assert.rejects(locks.acquire(folder, second), { code: "io_error", message });
+    refusing.mock.restore();
+  }
+});
+
 const HOLDER = { pid: 1, host: "h", command: "serve", since: "2026-01-01T00:00:00.000Z" };
 
 /** Holds lock.1 and sends the given answer. */

@@ -55,6 +55,7 @@ const INTRUSIONS: Weights<Intrusion> = {
   "edit tokens": 2,
   "edit tokens, no line feed": 1,
   "erase token": 1,
+  "remove tokens": 0.5,
   "spoil tokens": 0.2,
   "mend tokens": 0.2,
 };
@@ -354,7 +355,12 @@ function actsOf(random: Random, habits: Habits): Act[] {
           ? { act: "revoke token", name }
           : {
               act: "intrude",
-              how: random.pick(["edit tokens", "edit tokens, no line feed", "erase token"]),
+              how: random.pick([
+                "edit tokens",
+                "edit tokens, no line feed",
+                "erase token",
+                "remove tokens",
+              ]),
               plant,
             },
       ]);

@@ -225,6 +225,17 @@ export class Edits {
     };
   }
 
+  /** Appends a plant at some moment of a start: what it does about the end of the log must not take that. */
+  appendAmidStart(folder: Folder, choice: PlantChoice, moments: number): void {
+    const { disk } = this.#life.world;
+    let left = moments;
+    disk.onMoment = (_, _call, filePath) => {
+      if (!filePath.startsWith(folder.logPath) || --left > 0) return;
+      disk.onMoment = undefined;
+      this.intrude(folder, "append", choice);
+    };
+  }
+
   /** Changes a folder that a server serves. */
   intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {
     const { platter, judge } = this.#life;
@@ -307,6 +318,7 @@ export class Edits {
       else if (how === "edit tokens, no line feed") append(revocation);
       else if (how === "spoil tokens") append(`no event\n${revocation}\n`);
       else if (how === "mend tokens") this.mendTokens(folder);
+      else if (how === "remove tokens") this.#others.remove(folder.tokenPath);
       else {
         const erase = number % 2 === 0 ? "edit" : "replace";
         folder.mayHaveTokenMark = true; // between two reads of a command

@@ -167,6 +167,9 @@ export class Judge {
   settleTokens(folder: Folder): void {
     const { tokens, tokenPath } = folder;
     if (!folder.hasUnsyncedTokens && !tokens.isUncertain) return;
+    const isRemoved = this.platter.find(tokenPath) === undefined;
+    // A cut brings back a file whose removal nobody has synced.
+    if (isRemoved && this.platter.find(tokenPath, "durableNames") !== undefined) return;
     if (!this.isDurable(tokenPath)) return;
     if (folder.tokenCommands === 0) folder.areTokensContested = false;
     if (tokens.isUncertain) this.adoptTokens(folder);
@@ -440,6 +443,7 @@ export class Judge {
     if (isCheckpoint) folder.hasLostCheckpoint = true;
     if (isLog) {
       folder.hasLost = true; // a view may show what is not there any more
+      folder.appended = []; // nobody has synced it
       this.#absorbLostPlants(folder, "a failed sync took what others never synced");
     }
     if (this.platter.find(folder.tokenPath) !== file) return;

@@ -51,6 +51,10 @@ export interface LifeResult {
 const ROUND_MS_MAX = 180_000;
 /** After how many of the starts everything is read. */
 const READS = 0.1;
+/** How a start may end that meets what another program appends. */
+const MET_CODES = ["locked", "corruption"];
+/** How often another program appends while a start reads and recovers the log. */
+const APPENDS_AMID = 0.05;
 const READ_ALL: Command = { number: -1, client: 0, waitMs: 0, act: "read all" };
 /** After how many of the cuts the start is judged twice, and within how many moments it dies. */
 const RECOVERIES = 0.1;
@@ -344,7 +348,13 @@ export class Life {
       else report = await verify(this);
     }
     if (before.at(-1) !== "verify") report = undefined;
+    const amid = this.random.fork(`append amid ${number}`);
+    if (amid.chance(APPENDS_AMID)) {
+      const choice = { number: amid.below(20), version: amid.below(3) };
+      this.edits.appendAmidStart(this.folder, choice, amid.between(1, 25));
+    }
     let server = await this.#start(report);
+    this.world.disk.onMoment = undefined;
     if (server === undefined) server = await this.#remedy(remedy);
     if (server === undefined) return;
     const isRead = this.random.fork(`read ${number}`).chance(READS);
@@ -367,15 +377,19 @@ export class Life {
 
   async #start(report?: Awaited<ReturnType<typeof verify>>): Promise<Server | undefined> {
     const { folder } = this;
+    const { changes } = folder;
     try {
       const server = await Server.start(this, folder);
       this.count("start: serves");
-      if (!this.isDead && !this.hasFaults) compareWithVerify(report, true);
+      const isSame = changes === folder.changes;
+      if (!this.isDead && !this.hasFaults && isSame) compareWithVerify(report, true);
       return server;
     } catch (error) {
       const failure = this.failureOf(error);
       this.count(`start: ${failure.code}`);
-      this.#judgeRefusal(folder, failure);
+      const isMet = changes !== folder.changes && MET_CODES.includes(failure.code);
+      if (isMet) this.recovering = undefined;
+      else this.#judgeRefusal(folder, failure);
       const isKnown = this.recovering?.before.isUnsynced === false && !this.hasFaults;
       if (failure.code === "corruption" && isKnown) {
         compareWithVerify(report, false);

@@ -42,17 +42,26 @@ export class Server {
   readonly revokes = new Map<string, number>();
   /** The names of those that run. */
   readonly revoking: string[] = [];
-  /** How often others had changed the log, and the tokens, when this server served them. */
+  /** How often others had changed the log when this server began to read it, and the tokens when it served them. */
   readonly #changes: number;
+  /** Whether another program appended while it started: it may know of that, or not. */
+  readonly #hasMetAppend: boolean;
   readonly #tokenChanges: number;
 
-  private constructor(life: Life, folder: Folder, store: PlantStore, registry: TokenRegistry) {
+  private constructor(
+    life: Life,
+    folder: Folder,
+    store: PlantStore,
+    registry: TokenRegistry,
+    changes: number,
+  ) {
     this.life = life;
     this.folder = folder;
     this.store = store;
     this.#log = life.platter.find(folder.logPath);
     this.registry = registry;
-    this.#changes = folder.changes;
+    this.#changes = changes;
+    this.#hasMetAppend = changes !== folder.changes;
     this.#tokenChanges = folder.tokenChanges;
   }
 
@@ -69,16 +78,19 @@ export class Server {
   /** Starts as `serve` does. */
   static async start(life: Life, folder: Folder): Promise<Server> {
     const before = life.judge.view(folder);
+    const { changes } = folder;
     life.recovering = { folder, before };
     const store = await PlantStore.open(folder.path, sizesOf(life));
     if (life.isDead) throw new DeadError("a start"); // amid what it ignores
     life.recovering = undefined;
-    life.judge.judgeServed(folder, before, store.size, life.hasFaults);
+    if (changes === folder.changes) {
+      life.judge.judgeServed(folder, before, store.size, life.hasFaults);
+    } else life.judge.learnPlaces(folder); // the store may know nothing of what was appended meanwhile
     const registry = await TokenRegistry.open(folder.path).catch(async (error) => {
       await store.close();
       throw error;
     });
-    return new Server(life, folder, store, registry);
+    return new Server(life, folder, store, registry, changes);
   }
 
   async run(commands: readonly Command[]): Promise<void> {
@@ -218,7 +230,8 @@ export class Server {
       if (!life.isDead && isCode(error, "conflict")) {
         if (store === this.#other) life.judge.oweLogged(folder, id, "a conflict");
         const owed = folder.plants.contentOf(id);
-        const isKnown = !folder.isRefilled && changes === folder.changes; // else it may owe less now
+        // Else it may owe less now.
+        const isKnown = !folder.isRefilled && !this.#hasMetAppend && changes === folder.changes;
         if (isKnown && (owed === undefined || owed === content)) {
           throw new Violation("conflict", `a create of ${id} is refused for ${owed}`);
         }

@@ -44,6 +44,7 @@ export type Intrusion =
   | "edit tokens"
   | "edit tokens, no line feed"
   | "erase token"
+  | "remove tokens"
   | "spoil tokens"
   | "mend tokens";
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { clock, replaceClock } from "../../src/clock.ts";
 import {
   createToken,
   listTokens,
@@ -10,10 +11,15 @@ import {
   revokeToken,
   TokenRegistry,
 } from "../../src/index.ts";
-import { disk } from "../../src/log/disk.ts";
+import { disk, replaceDisk } from "../../src/log/disk.ts";
 import { LogFile } from "../../src/log/file.ts";
-import { locks } from "../../src/log/lock.ts";
+import { locks, replaceLocks } from "../../src/log/lock.ts";
 import { backup, isSound, restore, verifyLog } from "../../src/tools.ts";
+import { SimulatedClock } from "../simulation/clock.ts";
+import { Platter } from "../simulation/platter.ts";
+import { Random } from "../simulation/random.ts";
+import { RULE_NAMES, RuleBook } from "../simulation/rules.ts";
+import { World } from "../simulation/world.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
@@ -68,19 +74,6 @@ test("a backup can be read by its owner only, no matter which modes its source h
   }
 });
 
-test("while a store is open, a backup leaves out what is not known to be durable", async (t) => {
-  const folder = makeFolder(t);
-  const targets = makeFolder(t);
-  const store = await openStore(t, folder);
-  await store.create({ id: 1n, name: "a" });
-  for (const [n, bytes] of [B.trimEnd(), "\n"].entries()) {
-    fs.appendFileSync(logPath(folder), bytes); // as if a batch were being written
-    const target = join(targets, String(n));
-    assert.deepEqual(await backup(folder, target), { plants: 1, bytes: A.length });
-    assert.equal(readLog(target), A);
-  }
-});
-
 test("a backup does not copy quarantines, old logs, locks or other files", async (t) => {
   const folder = makeFolder(t);
   const target = join(makeFolder(t), "copy");
@@ -111,12 +104,6 @@ for (const [says, make] of OBSTACLES) {
     assert.deepEqual([after.ino, after.mtimeMs], [before.ino, before.mtimeMs]);
   });
 }
-
-test("a backup of a folder without a log is an io_error and leaves no files", async (t) => {
-  const parent = makeFolder(t);
-  await assert.rejects(backup(makeFolder(t), join(parent, "copy")), { code: "io_error" });
-  assert.deepEqual(fs.readdirSync(parent), []);
-});
 
 test("a backup to a path at which no folder can be made is an io_error", async (t) => {
   const folder = makeFolder(t);
@@ -293,4 +280,33 @@ test("a backup whose name cannot be made durable is removed (fake fault)", async
   });
   await assert.rejects(backup(folder, join(parent, "copy")), { code: "io_error" });
   assert.deepEqual(fs.readdirSync(parent), []);
+});
+
+test("a restore into a folder that another program has just made is there after a power cut", async (t) => {
+  const random = new Random("a");
+  const simulated = new SimulatedClock(random);
+  const none = Object.fromEntries(RULE_NAMES.map((name) => [name, 0]));
+  const rules = new RuleBook({ ...none, "names: any subset": 1 });
+  const platter = new Platter(simulated, rules);
+  const log = platter.create("/source", "folder") && platter.create("/source/plants.jsonl", "file");
+  assert.ok(log.kind === "file");
+  platter.write(log, Buffer.from(A), 0);
+  platter.commitAll();
+  platter.create("/target", "folder"); // by a program that does not sync
+  const before = { clock, disk, locks };
+  t.after(() => {
+    replaceClock(before.clock);
+    replaceDisk(before.disk);
+    replaceLocks(before.locks);
+  });
+  const world = new World({ clock: simulated, platter, rules, random, number: 0 });
+  replaceClock(simulated);
+  replaceDisk(world.disk);
+  world.useLocks();
+  await world.run(async () => {
+    assert.deepEqual(await restore("/source", "/target"), { plants: 1, bytes: A.length });
+  });
+  assert.equal(world.failure, undefined);
+  const found = platter.crash("cut", random, "nothing").find("/target/plants.jsonl");
+  assert.equal(found?.kind === "file" && found.bytes.toString(), A);
 });
