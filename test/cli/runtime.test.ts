@@ -1,4 +1,4 @@
-/** Which runtimes the program accepts. `test/package` runs the package on old versions of Node. */
+/** Which runtimes the program accepts. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
