@@ -1,6 +1,6 @@
 /**
- * The program. Imports and runs the command that is named, and turns what it throws into one line and
- * an exit status. Exits once all output is written, because a channel to a parent process (pm2) would keep
+ * The program. Runs the command that is named, and turns what it throws into one line and
+ * an exit status. Exits once all output is written, because a channel to a parent process would keep
  * the process alive.
  */
 import { PlantStoreError } from "../core/errors.ts";
