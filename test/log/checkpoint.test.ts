@@ -15,7 +15,6 @@ import {
   extendCheckpoint,
   newCheckpointPath,
   readCheckpoint,
-  removeCheckpoint,
   writeCheckpoint,
 } from "../../src/log/checkpoint.ts";
 import { disk } from "../../src/log/disk.ts";
@@ -103,13 +102,6 @@ for (const [says, content] of FOREIGN) {
   });
 }
 
-test("a missing checkpoint is ignored; a checkpoint that cannot be read is an io_error", async (t) => {
-  const logPath = logIn(t);
-  assert.equal(await readCheckpoint(logPath), undefined);
-  fs.mkdirSync(checkpointPath(logPath));
-  await assert.rejects(readCheckpoint(logPath), { code: "io_error" });
-});
-
 test("writeCheckpoint() replaces the last one, with mode 0600, and leaves no other file", async (t) => {
   const logPath = logIn(t);
   await writeCheckpoint(logPath, EMPTY_LOG);
@@ -140,14 +132,6 @@ test("writeCheckpoint() throws io_error for every obstacle", async (t) => {
     obstruct(logPath);
     await assert.rejects(writeCheckpoint(logPath, SOME), { code: "io_error" });
   }
-});
-
-test("removeCheckpoint() removes it, and succeeds if there is none", async (t) => {
-  const logPath = logIn(t);
-  await writeCheckpoint(logPath, SOME);
-  await removeCheckpoint(logPath);
-  await removeCheckpoint(logPath);
-  assert.deepEqual(fs.readdirSync(path.dirname(logPath)), []);
 });
 
 test("extendCheckpoint() gives the same result however the bytes are split", () => {
@@ -234,14 +218,6 @@ for (const [from, to, isDue] of DISTANCES) {
   });
 }
 
-test("Checkpointer without any checkpoint counts the 16 MiB from the start of the log", async (t) => {
-  fakeTimers(t);
-  const { logPath, checkpointer } = makeCheckpointer(t, at(MIB_16 - 1), undefined);
-  checkpointer.note(at(MIB_16));
-  await checkpointer.idle();
-  assert.deepEqual(await readCheckpoint(logPath), at(MIB_16));
-});
-
 test("Checkpointer writes one after 10 s of quiet, and every note restarts the 10 s", async (t) => {
   const timers = fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
@@ -256,26 +232,6 @@ test("Checkpointer writes one after 10 s of quiet, and every note restarts the 1
   timer?.goOff();
   await checkpointer.idle();
   assert.deepEqual(await readCheckpoint(logPath), at(30));
-});
-
-test("Checkpointer starts again with the first record after the quiet", async (t) => {
-  const timers = fakeTimers(t);
-  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
-  checkpointer.note(at(10));
-  timers[0]?.goOff();
-  checkpointer.note(at(20));
-  assert.equal(timers[0]?.starts, 2);
-  await checkpointer.idle(); // the first one is written
-  timers[0]?.goOff();
-  await checkpointer.idle();
-  assert.deepEqual(await readCheckpoint(logPath), at(20));
-});
-
-test("Checkpointer writes one at once at a start with 16 MiB and no checkpoint", async (t) => {
-  fakeTimers(t);
-  const { logPath, checkpointer } = makeCheckpointer(t, at(MIB_16), undefined);
-  await checkpointer.idle();
-  assert.deepEqual(await readCheckpoint(logPath), at(MIB_16));
 });
 
 const STARTS: readonly [says: string, written: Checkpoint | undefined, waits: boolean][] = [
@@ -325,24 +281,6 @@ test("Checkpointer.close() waits for a write under way, then writes what came af
   checkpointer.note(at(MIB_16 + 1)); // while the first is being written
   await checkpointer.close();
   assert.deepEqual(await readCheckpoint(logPath), at(MIB_16 + 1));
-});
-
-test("Checkpointer.close() leaves a checkpoint alone that is already right", async (t) => {
-  fakeTimers(t);
-  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
-  checkpointer.note(at(MIB_16));
-  await checkpointer.idle();
-  const { ino, mtimeMs } = fs.statSync(checkpointPath(logPath));
-  await checkpointer.close();
-  const after = fs.statSync(checkpointPath(logPath));
-  assert.deepEqual([after.ino, after.mtimeMs], [ino, mtimeMs]);
-});
-
-test("Checkpointer writes one for an empty log that never had any", async (t) => {
-  fakeTimers(t);
-  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, undefined);
-  await checkpointer.close();
-  assert.deepEqual(await readCheckpoint(logPath), EMPTY_LOG);
 });
 
 test("Checkpointer warns once while it cannot write, tries again, and warns again after a success", async (t) => {

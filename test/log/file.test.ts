@@ -54,12 +54,6 @@ test("LogFile.open() leaves the content and the mode of an existing file alone",
   assert.equal(fs.statSync(filePath).mode & 0o777, 0o640);
 });
 
-test("LogFile.openForReading() returns undefined without a file, and makes none", async (t) => {
-  const folder = makeFolder(t);
-  assert.equal(await LogFile.openForReading(path.join(folder, "none.jsonl")), undefined);
-  assert.deepEqual(fs.readdirSync(folder), []);
-});
-
 test("LogFile.openForReading() opens a file that can be read and not written", async (t) => {
   const { path: filePath } = await openLog(t, "one\n");
   const file = await LogFile.openForReading(filePath);
@@ -195,14 +189,6 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
   });
 }
 
-test("LogFile.overwrite() leaves the end where it is", async (t) => {
-  const file = await openLog(t, "one\ntwo\n");
-  await file.overwrite(Buffer.from("ONE\n"), 0);
-  assert.equal(file.end, 8);
-  assert.deepEqual(await file.append(Buffer.from("three\n")), { outcome: "durable" });
-  assert.equal(fs.readFileSync(file.path, "utf8"), "ONE\ntwo\nthree\n");
-});
-
 test("LogFile.append() reports a full disk as refused", {
   skip: !fs.existsSync("/dev/full"),
 }, async (t) => {
@@ -219,13 +205,6 @@ test("LogFile.append() reports any other failure as unknown, and never rejects",
   const result = await file.append(Buffer.from("two\n"));
   assert.equal(result.outcome, "unknown");
   assert.equal(codeOf(result.outcome === "unknown" && result.cause.cause), "EBADF");
-});
-
-test("LogFile.truncate() cuts what comes after a length, and moves the end", async (t) => {
-  const file = await openLog(t, "one\ntwo\nthr");
-  await file.truncate(8);
-  assert.deepEqual([file.size(), file.end], [8, 8]);
-  assert.equal(fs.readFileSync(file.path, "utf8"), "one\ntwo\n");
 });
 
 test("LogFile.read() fills the buffer, with fewer bytes only at the end of the file", async (t) => {

@@ -5,7 +5,6 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { LogFile } from "../../src/log/file.ts";
 import {
-  estimateLines,
   type LineBlock,
   type LinePosition,
   LOG_START,
@@ -105,13 +104,6 @@ test("readBlocks() never yields a tail, no matter where near the end of a block 
   }
 });
 
-test("readBlocks() yields nothing if no line ends", async (t) => {
-  for (const bytes of [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 1]) {
-    const file = await openLog(t, "x".repeat(bytes));
-    assert.deepEqual(await readLines(file, bytes), []);
-  }
-});
-
 test("readBlocks() fails if the file was cut before the end it was given", async (t) => {
   const content = [10, BLOCK, 20].map(lineOf).join("");
   for (const bytes of [0, 5, 10, BLOCK, content.length - 1]) {
@@ -128,22 +120,6 @@ test("readBlocks() can start at any line, with its offset and number", async (t)
     const lines = await readLines(file, content.length, { offset, line });
     assert.deepEqual(lines, all.slice(index));
   }
-});
-
-test("visitLines() counts blank lines, and visits none of them", async (t) => {
-  const blanks = ["", " ", "\t\r", " ".repeat(BLOCK)].join("\n");
-  const content = `${blanks}\n1\n\n\n2\n${blanks}\n3\r\n`;
-  const file = await openLog(t, content);
-  const lines = await readLines(file, content.length);
-  assert.deepEqual(
-    lines.map(({ text, line }) => [text, line]),
-    [
-      ["1", 5],
-      ["2", 8],
-      ["3\r", 13],
-    ],
-  );
-  assert.deepEqual(lines, expectedLines(content));
 });
 
 test("visitLines() and positionAfter() agree with a plain split on any block", () => {
@@ -188,16 +164,6 @@ for (const bytes of RECORD_BYTES) {
   });
 }
 
-test("readLineAt() refuses a line that ends after the end it was given", async (t) => {
-  for (const bytes of [2, 512, 513, 1024, 1025, 20_000]) {
-    const content = `before\n${lineOf(bytes)}`;
-    const file = await openLog(t, content);
-    assert.equal((await readLineAt(file, 7, content.length)).length, bytes - 1);
-    await assert.rejects(readLineAt(file, 7, content.length - 1), `${bytes} bytes`);
-    await assert.rejects(readLineAt(file, 7, 7), `${bytes} bytes`);
-  }
-});
-
 test("readLineAt() refuses a line that has no end in the file", async (t) => {
   for (const bytes of [0, 1, 511, 512, 513, 9000]) {
     const file = await openLog(t, `before\n${"x".repeat(bytes)}`);
@@ -227,15 +193,6 @@ test("visitLines() skips the lines that are taken, and counts them", () => {
   assert.deepEqual(positionAfter(block), { offset: 30, line: 8 });
 });
 
-test("readBlocks() yields a line longer than a block by itself", async (t) => {
-  const lengths = Array.from({ length: 300 }, () => 1000);
-  const content = [BLOCK + 1, ...lengths, 3 * BLOCK, ...lengths].map(lineOf).join("");
-  const file = await openLog(t, content);
-  for await (const { bytes } of readBlocks(file, LOG_START, content.length)) {
-    assert.ok(bytes.length <= BLOCK || bytes.indexOf("\n") === bytes.length - 1);
-  }
-});
-
 test("readBlocks() can be stopped, and the file closed, while it reads ahead", async (t) => {
   const file = await openLog(t, lineOf(1000).repeat(2000));
   for await (const block of readBlocks(file, LOG_START, file.size())) {
@@ -243,13 +200,4 @@ test("readBlocks() can be stopped, and the file closed, while it reads ahead", a
     break;
   }
   await file.close();
-});
-
-test("estimateLines() is exact for lines of one length, and close for others", async (t) => {
-  const even = await openLog(t, lineOf(64).repeat(100_000));
-  assert.equal(await estimateLines(even, even.size()), 100_000);
-  const rising = Array.from({ length: 20_000 }, (_, n) => lineOf(2 + (n >> 5))).join("");
-  const estimate = await estimateLines(await openLog(t, rising), rising.length);
-  assert.ok(estimate > 15_000 && estimate < 25_000, String(estimate));
-  assert.equal(await estimateLines(await openLog(t, ""), 0), 0);
 });

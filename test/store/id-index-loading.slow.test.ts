@@ -106,40 +106,6 @@ test("a loader keeps offsets and line numbers at every boundary of 32 bits, and 
   }
 });
 
-test("a loader refuses an offset beyond the range of the index", async () => {
-  const loader = new IdLoader(new IdIndex(0, SEED), 0);
-  loader.add(1n, 2 ** 40 - 1, 1);
-  await assert.rejects(loader.flush(), RangeError);
-});
-
-test("an id is the same whether it is loaded as words or as a bigint", async () => {
-  const edges = [0n, 2n ** 31n, 2n ** 32n, 2n ** 33n, 2n ** 52n, INT64_MAX - 1n];
-  const near = edges.flatMap((edge) => [edge - 1n, edge, edge + 1n]);
-  const ids = [...new Set([...near, ...near.map((id) => -id), INT64_MIN])];
-  const index = new IdIndex(0, SEED);
-  const loader = new IdLoader(index, 0);
-  for (const [n, id] of ids.entries()) loader.addWords(...wordsOfId(id), n, n);
-  for (const [n, id] of ids.entries()) loader.add(id, ids.length + n, n);
-  assert.equal((await loader.flush()).length, ids.length);
-  for (const [n, id] of ids.entries()) assert.equal(index.get(id), n, String(id));
-});
-
-test("a loader adds to a filled index, and can be used after a flush", async () => {
-  const index = new IdIndex(0, SEED);
-  const oracle = new Map([[3n, 0]]);
-  index.add(3n, 0);
-  const loader = new IdLoader(index, 10);
-  await assertLoads(loader, index, { ids: [1n, 3n, 2n], offset: 40, line: 2 }, oracle);
-  await assertLoads(loader, index, { ids: [2n, 4n, INT64_MIN], offset: 160, line: 5 }, oracle);
-});
-
-test("a loader reports before it is flushed that a full bucket held a repeat", () => {
-  const loader = new IdLoader(new IdIndex(0, SEED), 0);
-  assert.equal(loader.hasRepeats, false);
-  for (let line = 1; line <= COUNT; line++) loader.add(7n, line * LINE_BYTES, line);
-  assert.equal(loader.hasRepeats, true);
-});
-
 test("any ids under any seed and estimate have the same offsets as in a Map", async () => {
   const id = fc.oneof(
     fc.bigInt({ min: INT64_MIN, max: INT64_MAX }),
