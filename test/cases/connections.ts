@@ -124,6 +124,19 @@ const PIPELINES: readonly [
     [X],
   ],
   [
+    "CONNECT after a refusal within a body gets no response",
+    [create(X), REFUSED, create(Y), CONNECT, LAST],
+    [200, 40101],
+    [X],
+  ],
+  [
+    "nothing after a refusal instead of 100 is carried out",
+    [{ target: "/", headers: { Expect: "100-continue", "Content-Length": "0" } }, LAST],
+    [40401],
+    [],
+    EMBEDDER,
+  ],
+  [
     "nothing after an offer of another protocol is carried out",
     [create(X, OFFER), create(Y)],
     [200],

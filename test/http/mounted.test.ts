@@ -1,6 +1,7 @@
 /** What other code of a program does to a request before the mounted listener gets it. */
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { EventEmitter, once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { describe, type TestContext, test } from "node:test";
 import { createRequestListener } from "../../src/index.ts";
@@ -9,7 +10,7 @@ import { makeFolder } from "../support/folders.ts";
 import { sendRaw } from "../support/raw.ts";
 import { runModule } from "../support/run.ts";
 import { serve } from "../support/serve.ts";
-import { startService } from "../support/service.ts";
+import { send, startService } from "../support/service.ts";
 import { collectWarnings } from "../support/watch.ts";
 
 const BODY = '{"id":1,"name":"Färn"}';
@@ -144,3 +145,47 @@ test("a request with a bad token that a tool injects is answered 401, and its pr
   const { status, stdout, stderr } = await runModule(INJECT, [makeFolder(t), "pst_wrong"]);
   assert.deepEqual([status, stdout, stderr], [0, "HTTP/1.1 401 Unauthorized", ""]);
 });
+
+for (const [when, isLate] of [
+  ["before it came to the listener", false],
+  ["while its token was looked up", true],
+] as const) {
+  test(`a request that other code answered ${when} is not answered again`, async (t) => {
+    const { store } = await startService(t);
+    const warnings = collectWarnings(t);
+    const sender = { name: "test", scopes: ["write"] as const };
+    const answered = new EventEmitter();
+    const lookUp = () => once(answered, "finish").then(() => sender);
+    const tokens = { verify: () => (isLate ? lookUp() : sender) };
+    const listener = createRequestListener({
+      plants: store,
+      tokens,
+      corsOrigins: ["https://app.example"],
+    });
+    const { url } = await serve(t, (req, res) => {
+      const answer = () => res.writeHead(503).end();
+      if (isLate) setImmediate(answer);
+      else answer();
+      listener(req, res);
+      res.once("finish", () => answered.emit("finish"));
+    });
+    const headers = {
+      Origin: "https://app.example",
+      Authorization: "Bearer any",
+      "Content-Type": "application/json",
+    };
+    const wrongMethod = { method: "PUT", headers };
+    const create = { method: "POST", headers, body: '{"id":1,"name":"Rose"}' };
+    const preflight = {
+      method: "OPTIONS",
+      headers: { Origin: "https://app.example", "Access-Control-Request-Method": "POST" },
+    };
+    // Each is sent twice: if the first left anything undone, the second would show it.
+    for (const request of [wrongMethod, create, preflight, wrongMethod, create, preflight]) {
+      if (isLate && request === preflight) continue; // a preflight has no token
+      assert.equal((await send(`${url}/plants`, request)).status, 503);
+    }
+    assert.equal(store.size, 0);
+    assert.deepEqual(warnings, []);
+  });
+}

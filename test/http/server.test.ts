@@ -8,14 +8,34 @@ const PARTS = {
   tokens: { verify: () => undefined },
 } satisfies Pick<ServerOptions, "plants" | "tokens">;
 
+const APP = "https://app.example";
+
+const NO_ORIGINS = [
+  "",
+  "app.example",
+  "https://app.example/",
+  "https://app.example/path",
+  "https://App.example",
+  "https://app.example:443",
+  "http://app.example:80",
+  "https://app.example, https://b.example",
+  "https://user@app.example",
+  "https://*.example",
+  "null",
+  "**",
+];
+
 /** Options as a program without types might give them. */
-const OF_THE_LISTENER: readonly [
-  name: string,
-  value: unknown,
-  error: "TypeError" | "RangeError",
-][] = [
+type Wrong = readonly [name: string, value: unknown, error: "TypeError" | "RangeError"];
+
+const OF_THE_LISTENER: readonly Wrong[] = [
   ["basePath", 7, "TypeError"],
-  ["basePath", "garden", "RangeError"],
+  ...["garden", "//", "/a b", "/a?b", "/a#b", "/a//b", "/ä", "http://x/a"].map(
+    (path): Wrong => ["basePath", path, "RangeError"],
+  ),
+  ["corsOrigins", "*", "TypeError"],
+  ["corsOrigins", [7], "RangeError"],
+  ...NO_ORIGINS.map((origin): Wrong => ["corsOrigins", [APP, origin], "RangeError"]),
   ["bodyBytesMax", "1024", "TypeError"],
   ["bodyBytesMax", Number.NaN, "RangeError"],
   ["pendingBytesMax", -1, "RangeError"],

@@ -1,4 +1,4 @@
-/** Shared by the contract tests: exact requests, and checks of every answer. */
+/** Exact requests, and checks of their responses. */
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { Client } from "./client.ts";
@@ -50,47 +50,6 @@ export function chunked(...parts: readonly (string | Buffer)[]): Buffer {
   return Buffer.concat([...chunks, Buffer.from("0\r\n\r\n")]);
 }
 
-/** A create whose body is sent by the chunked coding. */
-export function chunkedRequest(
-  target: Pick<Target, "token">,
-  ...chunks: readonly (string | Buffer)[]
-): Buffer {
-  return encodeRequest(target, {
-    headers: { "Transfer-Encoding": "chunked" },
-    body: chunked(...chunks),
-  });
-}
-
-/**
- * Sends one request on a connection of its own and returns its final answer,
- * after checking that the server answers the next request correctly: on the
- * same connection, or on a new one after an answer that closes it.
- */
-export async function exchange(
-  target: Target,
-  request: RequestParts | string | Buffer | readonly Buffer[],
-): Promise<RawAnswer> {
-  const parts =
-    typeof request === "string" || Buffer.isBuffer(request) || Array.isArray(request)
-      ? [request].flat()
-      : [encodeRequest(target, request as RequestParts)];
-  const client = await Client.connect(target.port);
-  try {
-    await client.send(...parts);
-    const answer = await client.next();
-    assertCommonHeaders(answer);
-    if (answer.headers.get("connection") === "close") {
-      assert.deepEqual(await client.rest(), []);
-      await assertServes(target);
-    } else {
-      await assertServes(target, client);
-    }
-    return answer;
-  } finally {
-    client.destroy();
-  }
-}
-
 let served = 0;
 
 /** Sends a create, and checks that it is answered correctly. */
@@ -111,11 +70,6 @@ export async function assertServes(target: Target, client?: Client): Promise<voi
 
 const NEXT_NAME = "the next plant";
 const NEXT_ID = 4_000_000_000_000_000_000n;
-
-/** The log without the plants of `assertServes`. */
-export function ownLines({ logLines }: Pick<Service, "logLines">): string[] {
-  return logLines().filter((line) => !line.includes(NEXT_NAME));
-}
 
 /** Asserts that the answer is a 200 with exactly these members. */
 export function assertPlant(

@@ -4,7 +4,6 @@ import type { ServerResponse } from "node:http";
 import { describe, type TestContext, test } from "node:test";
 import {
   createRequestListener,
-  createToken,
   PlantServer,
   PlantStoreError,
   type TokenVerifier,
@@ -15,7 +14,6 @@ import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import type { RawAnswer } from "../support/raw.ts";
 import { serve } from "../support/serve.ts";
-import { startService } from "../support/service.ts";
 import { openStore } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 
@@ -92,18 +90,6 @@ test("a verifier without isCurrent is asked with every request", async (t) => {
   assert.deepEqual(tokens.asked, ["good", "good", "good"]);
 });
 
-test("a verdict whose isCurrent resolves to true is not asked for again, and one whose resolves to false is", async (t) => {
-  const tokens = new RememberedVerifier();
-  const isCurrent = async () => tokens.isGoodStill;
-  const waiting: TokenVerifier = { verify: (token) => tokens.verify(token), isCurrent };
-  const { create } = await connect(t, waiting);
-  for (let time = 0; time < 3; time++) assert.equal((await create("good")).status, 200);
-  assert.deepEqual(tokens.asked, ["good"]);
-  tokens.isGoodStill = false;
-  assert.equal((await create("good")).status, 401);
-  assert.deepEqual(tokens.asked, ["good", "good"]);
-});
-
 test("two listeners on one connection do not share verdicts", async (t) => {
   const plants = await openStore(t, makeFolder(t));
   const strict = new RememberedVerifier();
@@ -154,11 +140,6 @@ for (const [says, verify] of LATE) {
   });
 }
 
-test("a late negative verdict is answered 401", async (t) => {
-  const { create } = await connect(t, { verify: () => later(() => undefined) });
-  assert.equal((await create("bad")).status, 401);
-});
-
 /** A token check whose verdicts wait until the test gives them. */
 class WaitingVerifier implements TokenVerifier {
   readonly waiting: (() => void)[] = [];
@@ -177,19 +158,6 @@ class WaitingVerifier implements TokenVerifier {
 const get = (token: string) => encodeRequest({ token }, { method: "GET" });
 
 describe("while a verdict waits", () => {
-  test("other connections are served", async (t) => {
-    const tokens = new WaitingVerifier();
-    const { client, port } = await connect(t, tokens);
-    await client.send(get("guess"));
-    await until("it waits", () => tokens.waiting.length === 1);
-    const other = await Client.connect(port);
-    await other.send(encodeRequest({ token: "" }, { headers: { Authorization: undefined } }));
-    assert.equal((await other.next()).status, 401);
-    other.destroy();
-    tokens.look();
-    assert.equal((await client.next()).status, 401);
-  });
-
   test("pipelined requests are answered in their order", async (t) => {
     const tokens = new WaitingVerifier();
     const { client } = await connect(t, tokens);
@@ -329,34 +297,3 @@ test("an isCurrent that returns nothing refuses the token", async (t) => {
   const { create } = await connect(t, tokens);
   assert.equal((await create("good")).status, 401);
 });
-
-test("a token is accepted once the registry was refreshed, time after time", async (t) => {
-  const { folder, port, tokens } = await startService(t);
-  const client = await Client.connect(port);
-  t.after(() => client.destroy());
-  for (let id = 0; id < 5; id++) {
-    const token = await createToken(folder, { name: `token-${id}` });
-    await tokens.refresh();
-    await client.send(encodeRequest({ token }, { body: `{"id":${id},"name":"x"}` }));
-    assert.equal((await client.next()).status, 200);
-  }
-});
-
-for (const hours of [1, -1]) {
-  test(`a clock that is set by ${hours} h refuses no good token`, async (t) => {
-    const { port, post, token } = await startService(t);
-    const client = await Client.connect(port);
-    t.after(() => client.destroy());
-    const create = async (id: number) => {
-      await client.send(encodeRequest({ token }, { body: `{"id":${id},"name":"x"}` }));
-      return (await client.next()).status;
-    };
-    assert.equal(await create(1), 200);
-    const { now } = Date;
-    const clock = t.mock.method(Date, "now", () => now() + hours * 3_600_000);
-    const answers = [create(2), post('{"id":3,"name":"x"}').then(({ status }) => status)];
-    assert.deepEqual(await Promise.all(answers), [200, 200]);
-    clock.mock.restore(); // set back again
-    assert.equal(await create(4), 200);
-  });
-}

@@ -9,7 +9,6 @@ import {
   assertPlant,
   assertServes,
   encodeRequest,
-  ownLines,
   plantBody,
   resultOf,
 } from "../support/contract.ts";
@@ -56,7 +55,7 @@ test("a request that was answered 408 is not carried out when its rest arrives",
   other.destroy();
   release();
   assert.deepEqual((await client.rest()).map(resultOf), [200, 40801]);
-  assert.deepEqual(ownLines(service), [GOOD.body]);
+  assert.deepEqual(service.logLines(), [GOOD.body]);
 });
 
 test("a request that takes too long is answered 40801", { concurrency: true }, async (t) => {
@@ -102,8 +101,19 @@ test("a create that was answered 40801 stores nothing, even when its rest arrive
   assert.equal(resultOf(await client.next()), 40801);
   await client.send(whole.subarray(-1));
   await client.rest();
-  await assertServes(service);
-  assert.deepEqual(ownLines(service), []);
+  assert.deepEqual(service.logLines(), []);
+});
+
+test("the 408 for a slow request names its origin", async (t) => {
+  const origin = "https://app.example";
+  const service = await startService(t, { ...LIMITS, corsOrigins: ["http://localhost:1", origin] });
+  const client = await Client.connect(service.port);
+  const headers = { Origin: origin, "Content-Length": "10" };
+  await client.send(encodeRequest(service, { headers, body: "{" }));
+  const answer = await client.next();
+  assertError(answer, 40801);
+  assert.equal(answer.headers.get("access-control-allow-origin"), origin);
+  client.destroy();
 });
 
 test("an idle connection is closed without an answer", async (t) => {

@@ -1,6 +1,6 @@
 /**
- * How a body arrives: in any pieces, with a length or in chunks, up to the
- * limit and beyond it, and what happens when the memory for bodies is used up.
+ * What requests hold in memory until they are answered: how it is shared between clients, given back, and
+ * refused with 50301; and that long bodies wait for each other.
  */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
@@ -12,155 +12,32 @@ import {
   assertPlant,
   assertServes,
   chunked,
-  chunkedRequest,
   encodeRequest,
-  exchange,
   holdRoom,
-  ownLines,
   resultOf,
 } from "../support/contract.ts";
+import { postPlant } from "../support/post.ts";
 import { serve } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
 import { until } from "../support/watch.ts";
-
-// Characters of two, three and four bytes and an escape, so that some cuts fall inside them.
-const PLANT = { name: "Gänse\u2028木🌱", tag: "\ud800\n" };
-const BODY = Buffer.from('{"id":70e-1,"name":"Gänse\u2028木🌱","tag":"\\ud800\\n"}');
-const LINES = ['{"id":7,"name":"Gänse\\u2028木🌱","tag":"\\ud800\\n"}'];
-
-test("a body may be cut into two packets at any byte", async (t) => {
-  const service = await startService(t);
-  const request = encodeRequest(service, { body: BODY });
-  const start = request.length - BODY.length;
-  for (let cut = start; cut < request.length; cut++) {
-    const parts = [request.subarray(0, cut), request.subarray(cut)];
-    assertPlant(await exchange(service, parts), PLANT);
-  }
-  assert.deepEqual(ownLines(service), LINES);
-});
-
-test("a body may be cut into two chunks at any byte", async (t) => {
-  const service = await startService(t);
-  for (let cut = 1; cut < BODY.length; cut++) {
-    const chunks = [BODY.subarray(0, cut), BODY.subarray(cut)];
-    assertPlant(await exchange(service, chunkedRequest(service, ...chunks)), PLANT);
-  }
-  assert.deepEqual(ownLines(service), LINES);
-});
-
-function everyByte(bytes: Buffer): Buffer[] {
-  return Array.from(bytes, (byte) => Buffer.from([byte]));
-}
-
-test("a whole request may arrive byte by byte", async (t) => {
-  const service = await startService(t);
-  const request = encodeRequest(service, { body: BODY });
-  assertPlant(await exchange(service, everyByte(request)), PLANT);
-  assert.deepEqual(ownLines(service), LINES);
-});
-
-test("a chunked request may arrive byte by byte, one byte a chunk", async (t) => {
-  const service = await startService(t);
-  const request = chunkedRequest(service, ...everyByte(BODY));
-  assertPlant(await exchange(service, everyByte(request)), PLANT);
-  assert.deepEqual(ownLines(service), LINES);
-});
-
-const SIZE = BODY.length.toString(16);
-
-const CHUNKED_BODIES: readonly [what: string, body: string][] = [
-  ["a chunk extension", `${SIZE};name=value\r\n${BODY}\r\n0\r\n\r\n`],
-  ["a quoted chunk extension", `${SIZE};name="a;b"\r\n${BODY}\r\n0\r\n\r\n`],
-  ["leading zeros in a chunk size", `000${SIZE}\r\n${BODY}\r\n0\r\n\r\n`],
-  ["a chunk size in upper case", `${SIZE.toUpperCase()}\r\n${BODY}\r\n0\r\n\r\n`],
-  ["a long last chunk", `${SIZE}\r\n${BODY}\r\n0000\r\n\r\n`],
-  ["trailers", `${SIZE}\r\n${BODY}\r\n0\r\nContent-Type: text/plain\r\nX: y\r\n\r\n`],
-];
-
-test("everything that the chunked coding allows is accepted", async (t) => {
-  for (const [what, body] of CHUNKED_BODIES) {
-    await t.test(`a chunked body may have ${what}`, async (t) => {
-      const service = await startService(t);
-      const headers = { "Transfer-Encoding": "Chunked" };
-      assertPlant(await exchange(service, { headers, body }), PLANT);
-      assert.deepEqual(ownLines(service), LINES);
-    });
-  }
-});
 
 /** A plant in exactly this many bytes. */
 function plantOf(bytes: number): string {
   return '{"id":1,"name":"x"}'.padEnd(bytes);
 }
 
-for (const [limit, bodyBytesMax] of [
-  ["the default limit of 1 MiB", undefined],
-  ["a limit of 100 bytes", 100],
-] as const) {
-  test(`a body may have ${limit} and not a byte more`, async (t) => {
-    const service = await startService(t, bodyBytesMax === undefined ? {} : { bodyBytesMax });
-    const max = bodyBytesMax ?? 1_048_576;
-    const exact = plantOf(max);
-    const longer = plantOf(max + 1);
-    const half = max / 2;
-
-    await t.test("exactly the limit with Content-Length is accepted", async () => {
-      assertPlant(await exchange(service, { body: exact }), { name: "x" });
-    });
-    await t.test("exactly the limit in one chunk is accepted", async () => {
-      assertPlant(await exchange(service, chunkedRequest(service, exact)), { name: "x" });
-    });
-    await t.test("exactly the limit in two chunks is accepted", async () => {
-      const request = chunkedRequest(service, exact.slice(0, half), exact.slice(half));
-      assertPlant(await exchange(service, request), { name: "x" });
-    });
-    await t.test("a byte more with Content-Length is answered 41301", async () => {
-      assertError(await exchange(service, { body: longer }), 41301);
-    });
-    await t.test("a byte more in one chunk is answered 41301", async () => {
-      assertError(await exchange(service, chunkedRequest(service, longer)), 41301);
-    });
-    await t.test("a byte more in a chunk of its own is answered 41301", async () => {
-      assertError(await exchange(service, chunkedRequest(service, exact, " ")), 41301);
-    });
-    assert.deepEqual(ownLines(service), ['{"id":1,"name":"x"}']);
-  });
-}
-
-const DECLARED_LENGTHS = ["1048577", "4294967296", "9007199254740993", "18446744073709551615"];
-
-test("a length beyond the limit is refused before any of the body is there", async (t) => {
-  const service = await startService(t);
-  for (const length of DECLARED_LENGTHS) {
-    await t.test(`Content-Length: ${length} is answered 41301`, async () => {
-      const headers = { "Content-Length": length };
-      const answer = await exchange(service, { headers });
-      assertError(answer, 41301);
-      assert.equal(answer.headers.get("connection"), "close");
-    });
-  }
-});
-
-test("a chunked body beyond the limit is refused before its end", async (t) => {
-  const service = await startService(t, { bodyBytesMax: 100 });
-  const endless = chunkedRequest(service, plantOf(101)).subarray(0, -"0\r\n\r\n".length);
-  assertError(await exchange(service, endless), 41301);
-});
-
 test("creates that together pass pendingBytesMax are answered 50301 until there is room", async (t) => {
   const service = await startService(t, { pendingBytesMax: 6000 });
   const finish = await holdRoom(t, service);
   const body = plantOf(600);
-  const second = await exchange(service, { body });
-  assertError(second, 50301);
-  assert.match(second.headers.get("retry-after") ?? "", /^[1-9][0-9]*$/);
+  assertError(await service.post(body), 50301);
   assertPlant(await finish(), { name: "held" });
-  assertPlant(await exchange(service, { body }), { name: "x" });
+  assertPlant(await service.post(body), { name: "x" });
 });
 
 test("while one token holds all that it is lent, another one still creates", async (t) => {
   const service = await startService(t, { pendingBytesMax: 320_000 });
-  const other = { ...service, token: await createToken(service.folder, { name: "other" }) };
+  const other = await createToken(service.folder, { name: "other" });
   await service.tokens.refresh();
   const clients: Client[] = [];
   const refused: number[] = [];
@@ -176,14 +53,14 @@ test("while one token holds all that it is lent, another one still creates", asy
   }
   await until("more than half of the memory is refused", () => refused.length === 7);
   assert.deepEqual(refused, Array(7).fill(50301));
-  assertPlant(await exchange(other, { body: '{"id":100,"name":"y"}' }), { name: "y" });
+  assertPlant(await postPlant(service.url, other, '{"id":100,"name":"y"}'), { name: "y" });
   for (const client of clients) client.destroy();
 });
 
 test("the answer to a create holds memory until the client reads it or leaves", async (t) => {
   const MIB = 1024 * 1024;
   const service = await startService(t, { bodyBytesMax: 9 * MIB, pendingBytesMax: 64 * MIB });
-  const other = { ...service, token: await createToken(service.folder, { name: "other" }) };
+  const other = await createToken(service.folder, { name: "other" });
   await service.tokens.refresh();
   // An answer that is longer than the buffers of both sockets.
   const long = (id: number) => `{"id":${id},"name":"${"n".repeat(8 * MIB)}"}`;
@@ -193,21 +70,9 @@ test("the answer to a create holds memory until the client reads it or leaves", 
   await until("the plant is stored", async () => (await service.store.get(1n)) !== undefined);
   assertError(await service.post(long(2)), 50301);
   assert.equal(await service.store.get(2n), undefined);
-  assertPlant(await exchange(other, { body: '{"id":3,"name":"y"}' }), { name: "y" });
+  assertPlant(await postPlant(service.url, other, '{"id":3,"name":"y"}'), { name: "y" });
   socket.destroy();
   await until("the memory has returned", async () => (await service.post(long(2))).status === 200);
-});
-
-test("a body in 30,000 chunks of one byte is stored, and other requests come in between", async (t) => {
-  const service = await startService(t);
-  const client = await Client.connect(service.port);
-  const body = `{"id":1,"name":"x"}`.padEnd(30_000);
-  const request = chunkedRequest(service, ...everyByte(Buffer.from(body)));
-  const sending = client.send(request);
-  assertPlant(await exchange(service, { body: '{"id":2,"name":"y"}' }), { name: "y" });
-  await sending;
-  assertPlant(await client.next(), { name: "x" });
-  client.destroy();
 });
 
 test("long bodies are parsed one in a turn of the event loop", async (t) => {
@@ -275,15 +140,15 @@ test("a body whose client leaves returns its memory", async (t) => {
     await client.rest();
     client.destroy();
   }
-  assertPlant(await exchange(service, { body }), { name: "x" });
+  assertPlant(await service.post(body), { name: "x" });
 });
 
 test("a body that is longer than pendingBytesMax is accepted while no other is under way", async (t) => {
   const service = await startService(t, { pendingBytesMax: 6000 });
   const body = plantOf(5000);
-  assertPlant(await exchange(service, { body }), { name: "x" });
+  assertPlant(await service.post(body), { name: "x" });
   const finish = await holdRoom(t, service);
-  assertError(await exchange(service, { body }), 50301);
+  assertError(await service.post(body), 50301);
   assertPlant(await finish(), { name: "held" });
 });
 
@@ -302,7 +167,7 @@ test("a record for which the queue has no room is answered 50301", async (t) => 
   client.destroy();
   // A record of any length is accepted if nothing else waits.
   const name = "y".repeat(300);
-  assertPlant(await exchange(service, { body: `{"id":3,"name":"${name}"}` }), { name });
+  assertPlant(await service.post(`{"id":3,"name":"${name}"}`), { name });
 });
 
 test("more requests than pendingRequestsMax are answered 50301 until there is room", async (t) => {
@@ -318,7 +183,7 @@ test("more requests than pendingRequestsMax are answered 50301 until there is ro
   await first.send(request.subarray(-10));
   assertPlant(await first.next(), { name: "x" });
   first.destroy();
-  assertPlant(await exchange(service, { body }), { name: "y" });
+  assertPlant(await service.post(body), { name: "y" });
 });
 
 test("a create with a long head counts as several requests in flight", async (t) => {
