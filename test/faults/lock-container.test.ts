@@ -5,8 +5,8 @@ import { once } from "node:events";
 import { test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
 import { PROGRAM } from "../support/program.ts";
-import { TIMEOUT, until } from "../support/watch.ts";
-import { CONTAINER, canRun, childOf } from "./machine.ts";
+import { TIMEOUT } from "../support/watch.ts";
+import { CONTAINER, canRun } from "./machine.ts";
 import { assertLog, assertTurnedAway, plant, runOn, startRefused, Trial } from "./trial.ts";
 
 test(
@@ -59,19 +59,4 @@ test("a server on the host holds the directory against a container", TIMEOUT, as
   assert.deepEqual(await once(reader, "close"), [0, null]);
   assert.equal(printed, `${plant(1)}\n`);
   assert.equal((await trial.stop()).status, 0);
-});
-
-test("a second SIGTERM ends the server at once, also as process 1", TIMEOUT, async (t) => {
-  const [program = "", ...flags] = CONTAINER;
-  if (!canRun(t, program, ...flags, "true")) return;
-  const args = ["--drain-timeout-ms=600000", "--request-timeout-ms=600000"];
-  const trial = await Trial.start(t, { wrapper: CONTAINER, args });
-  const { client } = await trial.hold(1); // it stays in flight until the test ends it
-  t.after(() => client.destroy());
-  const pid = childOf(trial.server.process);
-  process.kill(pid, "SIGTERM");
-  await until("it drains", () => trial.server.stderr().includes('"event":"draining"'));
-  process.kill(pid, "SIGTERM");
-  const { status, signal } = await trial.ended;
-  assert.deepEqual([status, signal], [128 + 15, null]);
 });
