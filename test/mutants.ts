@@ -21,6 +21,7 @@ import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { MUTANTS } from "./mutants/list.ts";
 import { breakSource, type Mutant } from "./mutants/mutants.ts";
+import { SEEDS } from "./mutants/simulated.ts";
 import { ROOT, simulate } from "./simulation/runner.ts";
 
 const HELP = `Usage: npm run mutants -- [options]
@@ -143,7 +144,7 @@ class Copy {
 }
 
 /** Looks for a life that shows the mistake, and does not fail without it. */
-async function findLife({ by }: Mutant, root: string, secondsMax: number): Promise<Outcome> {
+async function findLife({ name, by }: Mutant, root: string, secondsMax: number): Promise<Outcome> {
   const endMs = performance.now() + secondsMax * 1000;
   const others = new Set<string>();
   const how = { processes: 1, isShortened: false };
@@ -152,7 +153,8 @@ async function findLife({ by }: Mutant, root: string, secondsMax: number): Promi
     if (seconds <= 0) break;
     const first = `mutant-${part}`;
     const isEnough = ({ kind }: { kind: string }) => by.includes(kind);
-    const { failures } = await simulate({ ...how, root, first, seconds, isEnough });
+    const seeds = SEEDS[name] === undefined || part > 1 ? [] : [SEEDS[name]];
+    const { failures } = await simulate({ ...how, root, seeds, first, seconds, isEnough });
     for (const { kind, seed } of failures) {
       if (others.has(kind)) continue;
       const without = await simulate({ ...how, seeds: [seed], first, seconds: 0 });
