@@ -95,6 +95,21 @@ auth/token-file.ts
 a token that cannot be found is revoked: auth/token-file
 -     if (!hasName(tokens.live(now), name)) throw tokenUnknown(name);
 
+auth/token-log.ts
+a revoked token is live if a line creates it once more: auth/token-log
+- const known = this.#tokens.get(token.hash);
++ const known = undefined as Token | undefined;
+
+auth/token-registry.ts
+a token file that was just changed is not read again: auth/token-registry-looks
+- Number(state.ctimeMs) < AT_REST_MS) return undefined;
++ Number(state.ctimeMs) < -1e15) return undefined;
+
+log/resync.ts
+a sync that failed is tried again: log/resync
+-     await file.sync();
++     await file.sync().catch(() => file.sync());
+
 store/plant-store.ts
 a conflict is answered as a repeat: store/lookups
 -   if (isSamePlant(stored, repeated)) return "replayed";
