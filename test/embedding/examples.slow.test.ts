@@ -1,4 +1,4 @@
-/** The programs of docs/embedding.md and docs/client.md, run as they are written, and the one that needs no framework. */
+/** The programs of docs/embedding.md and docs/client.md, run as they are written. */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
@@ -28,7 +28,7 @@ const SERVER = programOf("A server in ten lines");
 async function start(t: TestContext, garden: Garden, program: string) {
   const { code } = transformSync(program, { loader: "ts", format: "esm", target: "node20" });
   writeFileSync(path.join(garden.folder, "program.mjs"), code);
-  return startProgram(t, garden, ["--import", "./programs/any-port.mjs", "program.mjs"]);
+  return startProgram(t, garden, ["--import", "./any-port.mjs", "program.mjs"]);
 }
 
 test("the first program has ten lines, makes a token, and prints it with its address", async (t) => {
@@ -119,19 +119,6 @@ test("the documented client creates a plant, and prints it as JSON", async (t) =
   const { status, stdout, stderr } = await runToEnd(words, { cwd: folder });
   assert.deepEqual([status, stderr], [0, ""]);
   assert.equal(stdout, '{"id":9007199254740993,"name":"Fern","tag":"indoor"}\n');
-});
-
-test("examples/without-http.mjs prints the outcome of each call, and may be run again", async (t) => {
-  const garden = await settleGarden(t);
-  for (const first of ["created", "replayed"]) {
-    const program = ["env", `DATA=${garden.data}`, process.execPath, "examples/without-http.mjs"];
-    const { status, stdout, stderr } = await runToEnd(program, { cwd: garden.folder });
-    assert.deepEqual([status, stderr], [0, ""]);
-    const [outcome, conflict, ...rest] = stdout.split("\n");
-    assert.equal(outcome, first);
-    assert.match(conflict ?? "", /9007199254740993/);
-    assert.deepEqual(rest, ["Fern", "9007199254740993 Fern, indoor", ""]);
-  }
 });
 
 async function stored({ data }: Garden) {

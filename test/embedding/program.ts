@@ -6,17 +6,14 @@ import path from "node:path";
 import type { TestContext } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { installLibrary, linkPackages, ROOT } from "../support/package.ts";
-import type { Finished } from "../support/run.ts";
 
 const HERE = path.join(ROOT, "test/embedding");
 
-/** A folder with the library, the frameworks that are asked for, and the programs of this folder. */
+/** A folder with the library, and the frameworks that are asked for. */
 export async function settleIn(t: TestContext, frameworks: readonly string[]): Promise<string> {
   const folder = await installLibrary(t);
   linkPackages(folder, HERE, frameworks);
-  for (const name of ["examples", "programs"]) {
-    cpSync(path.join(HERE, name), path.join(folder, name), { recursive: true });
-  }
+  cpSync(path.join(HERE, "any-port.mjs"), path.join(folder, "any-port.mjs"));
   return folder;
 }
 
@@ -43,8 +40,6 @@ export interface RunningProgram {
   /** Its output so far. */
   stdout(): string;
   stderr(): string;
-  /** Sends SIGTERM and waits until it ends by itself. */
-  stop(): Promise<Finished>;
 }
 
 /** Starts a program that prints where it listens; it is killed when the test ends. */
@@ -77,10 +72,5 @@ export async function startProgram(
     url,
     stdout: () => stdout,
     stderr: () => stderr,
-    async stop() {
-      child.kill("SIGTERM");
-      const [status, signal] = await ended;
-      return { status, signal, stdout, stderr };
-    },
   };
 }

@@ -91,7 +91,7 @@ async function bundle(output: string): Promise<void> {
 }
 
 /** The folders of the packages that files belong to, also of those inside another package. */
-export function packagesOf(files: readonly string[]): string[] {
+function packagesOf(files: readonly string[]): string[] {
   const folders = files.flatMap((file) => {
     return file.match(/^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/) ?? [];
   });
