@@ -2,15 +2,13 @@
  * Traced processes, limits and small disks. A test that needs something the machine does not
  * permit is skipped, and reports what it needs.
  */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { type ChildProcess, spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { makeFolder } from "../support/folders.ts";
 import { logPath, writeLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
 
 /** Whether a program works on this machine; skips the test if not. */
 export function canRun(t: TestContext, program: string, ...args: readonly string[]): boolean {
@@ -69,45 +67,6 @@ export function faulty(t: TestContext, folder: string, ...injections: readonly s
   return traced(t, ["-P", logPath(folder), "-e", calls, ...injects]);
 }
 
-export interface Injection {
-  /** The trace so far. */
-  read(): string;
-  /** Ends the faults; calls that were delayed go on at once. */
-  end(): Promise<void>;
-}
-
-/**
- * Injects faults into the calls of a running process on a file, until the test ends at the latest.
- * `undefined`, and the test is skipped, if no running process may be traced.
- */
-export async function injectInto(
-  t: TestContext,
-  pid: number,
-  path: string,
-  injection: string,
-): Promise<Injection | undefined> {
-  const trace = join(makeFolder(t), "trace");
-  const call = injection.split(":")[0];
-  const what = ["-P", path, "-e", `trace=${call}`, "-e", `inject=${injection}`];
-  const strace = spawn("strace", ["-f", "-qq", "-o", trace, "-p", String(pid), ...what]);
-  const ended = once(strace, "close").catch(() => {}); // it may be missing
-  const end = async () => {
-    strace.kill("SIGKILL"); // a signal that it may handle waits for the delayed calls
-    await ended;
-  };
-  t.after(end);
-  let isOver = false;
-  void ended.then(() => {
-    isOver = true;
-  });
-  const tasks = `/proc/${pid}/task`;
-  const isTraced = (task: string) => statusField(Number(task), "TracerPid") === String(strace.pid);
-  await until("every thread is traced", () => isOver || readdirSync(tasks).every(isTraced));
-  if (!isOver) return { read: () => readFileSync(trace, "utf8"), end };
-  t.skip("needs strace -p, which is missing or not permitted here");
-  return undefined;
-}
-
 /** Sets a limit of a running process; `limits` is written as for `prlimit`. */
 export function limit(pid: number, limits: string): void {
   run("prlimit", "--pid", String(pid), limits);
@@ -153,22 +112,6 @@ export function openSockets(pid: number): number {
 export function statusField(pid: number, name: string): string {
   const text = readFileSync(`/proc/${pid}/status`, "utf8");
   return new RegExp(`^${name}:\\s*(.*)$`, "m").exec(text)?.[1] ?? "";
-}
-
-/** The processor time that a process has used, in ticks; 0 if there is no such process. */
-export function processorTicks(pid: number): number {
-  try {
-    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
-    return Number(fields[11]) + Number(fields[12]);
-  } catch {
-    return 0;
-  }
-}
-
-/** How many files this process, and a child of it, may have open. */
-export function openFilesMax(): number {
-  const line = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"));
-  return Number(line?.[1] ?? 0);
 }
 
 function run(program: string, ...args: readonly string[]): void {

@@ -1,5 +1,4 @@
 /** The documentation as its readers get it: pages, headings, code blocks and tables, for tests that check them. */
-import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { ROOT } from "./package.ts";
@@ -22,8 +21,6 @@ function inDocs(isWanted: (name: string) => boolean): string[] {
   const names = readdirSync(path.join(ROOT, "docs"));
   return names.filter(isWanted).map((name) => `docs/${name}`);
 }
-
-export const CONTAINER_FILES: readonly string[] = ["docs/Dockerfile", "docs/compose.yaml"];
 
 /** The variables that the Dockerfile sets, with another home; of flags only if this Node knows them. */
 export function imageVariables(home: string): Record<string, string> {
@@ -81,39 +78,6 @@ export function blocksOf(page: string): Block[] {
 export function codeBlocks(page: string, section: string, language: string): string[] {
   const blocks = blocksOf(page).filter((block) => block.section === section);
   return blocks.filter((block) => block.language === language).map(({ code }) => code);
-}
-
-/** Like a person, it types no further command after one whose status is not 0. */
-const TYPIST = `for command do
-  eval "$command"
-  status=$?
-  if [ $status -ne 0 ]; then echo "status $status: $command" >&2; exit $status; fi
-done`;
-
-/**
- * The words that run the commands of a block one after the other in a plain \`sh\`, in which the status of
- * a pipe is that of its last command.
- */
-export function typed(code: string): string[] {
-  const commands: string[] = [];
-  let command = "";
-  for (const line of code.trimEnd().split("\n")) {
-    command += `${line}\n`;
-    const isContinued = line.endsWith("\\") || spawnSync("sh", ["-nc", command]).status !== 0;
-    if (isContinued) continue;
-    commands.push(command);
-    command = "";
-  }
-  if (command !== "" || code.trim() === "") throw new Error(`no whole command: "${command}"`);
-  return ["sh", "-c", TYPIST, "sh", ...commands];
-}
-
-/** The first parts of the pipes in some commands: the programs whose failure a plain shell hides. */
-export function pipedCommands(code: string): string[] {
-  const joined = code.replaceAll("\\\n", "").replaceAll("||", ";");
-  const plain = joined.replace(/'[^']*'|"(?:\\.|[^"\\])*"/g, "''");
-  const firsts = Array.from(plain.matchAll(/([^\n|;&(){}]*)\|/g), ([, first = ""]) => first);
-  return firsts.map((first) => first.replace(/^\$ /, "").trim());
 }
 
 /** The text of a page without its code blocks. */
