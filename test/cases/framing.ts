@@ -20,6 +20,10 @@ function refusals(faults: readonly string[]): Case[] {
 
 const GARBAGE = [
   "garbage\r\n\r\n",
+  " POST /plants HTTP/1.1\r\nHost: x\r\n\r\n",
+  "POST /plants HTTP/1.1\nHost: x\n\n",
+  "POST /plants HTTP/1.1\r\n Host: x\r\n\r\n",
+  "GET /plants\r\n\r\n",
   "\0\0\0\0\r\n\r\n",
   "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -71,12 +75,21 @@ const BAD_HEADERS = [
   "Transfer-Encoding: gzip, chunked",
   "Transfer-Encoding: identity, chunked",
   "Transfer-Encoding: ",
+  "Transfer-Encoding: chunked,",
+  "Transfer-Encoding: ,chunked",
+  "Transfer-Encoding: chunked;q=1",
+  'Transfer-Encoding: "chunked"',
+  "Transfer-Encoding: chunked\x0b",
+  "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
 ];
 
 const BAD_CHUNKS = [
   `zz\r\n${X}\r\n0\r\n\r\n`,
   `-${SIZE}\r\n${X}\r\n0\r\n\r\n`,
   `0x${SIZE}\r\n${X}\r\n0\r\n\r\n`,
+  `${SIZE} \r\n${X}\r\n0\r\n\r\n`,
+  `${SIZE};\r\n${X}\r\n0\r\n\r\n`,
+  `${SIZE};a\n${X}\r\n0\r\n\r\n`,
   ` ${SIZE}\r\n${X}\r\n0\r\n\r\n`,
   `\r\n${X}\r\n0\r\n\r\n`,
   `;a=b\r\n${X}\r\n0\r\n\r\n`,
@@ -111,6 +124,10 @@ const BAD_HOSTS: readonly (string | readonly string[] | undefined)[] = [
   "localhost:port",
   "user@localhost",
   "b\xfccher.example",
+  "[::1",
+  "::1",
+  "a#b",
+  "a?b",
 ];
 
 const LONG = "x".repeat(20 * 1024);

@@ -302,6 +302,14 @@ export const READS: readonly Case[] = [
     skip: { postgres: "lists are in order of id, and others have greater ids" },
   },
   // Last, because the plant that follows each is in every list.
+  {
+    says: "a create behind the chunks of a read is not carried out",
+    on: "reads",
+    send: [{ ...get("/plants/7"), chunks: ["x"] }, create(X)],
+    how: "pipelined",
+    gets: 40001,
+    closes: true,
+  },
   ...["/plants/7", "/plants/99", "/plants"].flatMap((target) =>
     [{ "Content-Length": "5" }, { "Transfer-Encoding": "chunked" }].map((headers) => ({
       says: `${target} with a body, ${Object.keys(headers)}, is 40001 and closes`,

@@ -53,11 +53,14 @@ const TWO_TOKENS = [
   ["Basic dXNlcjpwYXNz", "Bearer <write>"],
 ];
 
+const TRAILER = "0\r\nAuthorization: Bearer <write>\r\n\r\n";
+
 const NOT_FROM: readonly [what: string, ask: Ask][] = [
   ["the query", { target: "/plants?access_token=<write>", headers: NONE, body: X }],
   ["the body", create('{"id":<1>,"name":"x","access_token":"<write>"}', NONE)],
   ["a cookie", create(X, { ...NONE, Cookie: "access_token=<write>" })],
   ["another header", create(X, { ...NONE, "Proxy-Authorization": "Bearer <write>" })],
+  ["a trailer", { headers: { ...NONE, "Transfer-Encoding": "chunked" }, body: TRAILER }],
   ["the target", { target: "http://bearer:<write>@localhost/plants", headers: NONE, body: X }],
 ];
 
@@ -83,6 +86,7 @@ const AUTH: readonly Case[] = [
     says: `a token is not taken from ${what}`,
     send,
     gets: 40101,
+    closes: what === "a trailer",
   })),
   ...BAD_TOKENS.map((value) => ({
     says: `Authorization: ${value.slice(0, 40)} is a bad token`,

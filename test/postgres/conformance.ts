@@ -1,11 +1,10 @@
 /**
- * The promises of the database store. Each begins with empty tables, and is tried by the role that owns
- * them.
+ * The promises of the database store besides the contract. Each begins with empty tables, and is tried by
+ * the role that owns them.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
-import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import type { NewPlant } from "../../src/core/plant.ts";
 import {
   createToken,
@@ -85,29 +84,6 @@ function toText(text: string): string {
 }
 
 export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>> = {
-  "a plant is created once, replayed, and refused with another name or tag": async (trial) => {
-    const plants = await trial.openPlants();
-    assert.equal(await plants.create({ id: 7n, name: "Fern", tag: "indoor" }), "created");
-    assert.equal(await plants.create({ id: 7n, name: "Fern", tag: "indoor" }), "replayed");
-    const others = [{ name: "Moss", tag: "indoor" }, { name: "Fern" }, { name: "Fern", tag: "" }];
-    for (const other of others) {
-      await assert.rejects(plants.create({ id: 7n, ...other }), { code: "conflict" });
-    }
-    assert.deepEqual(await plants.get(7n), { id: 7n, name: "Fern", tag: "indoor" });
-    assert.equal(await plants.get(8n), undefined);
-  },
-
-  "both ends of int64 are kept digit for digit, and lists are in order of id": async (trial) => {
-    const plants = await trial.openPlants();
-    const ids = [INT64_MAX, 0n, INT64_MIN, 9007199254740993n];
-    for (const id of ids) await plants.create({ id, name: `plant ${id}` });
-    const idsOf = async (after?: bigint) =>
-      (await collect(plants.list({ after }))).map(({ id }) => id);
-    assert.deepEqual(await idsOf(), [INT64_MIN, 0n, 9007199254740993n, INT64_MAX]);
-    assert.deepEqual(await idsOf(0n), [9007199254740993n, INT64_MAX]);
-    await assert.rejects(idsOf(5n), { code: "unknown_cursor" });
-  },
-
   "every string comes back as it was, and differs from every other": async (trial) => {
     const plants = await trial.openPlants();
     const strings = fc.sample(ANY_STRING, 2000);
@@ -159,14 +135,6 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
     const winners = new Map(ids.map((id, at) => [id, won[at] === "created" ? "ours" : "theirs"]));
     assert.ok(won.every((outcome, at) => (outcome === "created") !== (lost[at] === "created")));
     for (const { id, name } of await collect(ours.list())) assert.equal(name, winners.get(id));
-  },
-
-  "creates of one id at the same time come to one row and one outcome": async (trial) => {
-    const plants = await trial.openPlants();
-    const outcomes = await Promise.all(
-      Array.from({ length: 20 }, () => plants.create({ id: 1n, name: "Fern" })),
-    );
-    assert.equal(outcomes.filter((outcome) => outcome === "created").length, 1);
   },
 
   "a list of many and of long plants is whole, in pages of bounded size": async (trial) => {
