@@ -9,8 +9,6 @@ export { TokenRegistry } from "./auth/token-registry.ts";
 export {
   type BatchMessage,
   type ChannelMessages,
-  type CreateMessage,
-  type DropMessage,
   type RequestMessage,
   subscribe,
   type WarningMessage,
@@ -39,7 +37,6 @@ export type {
   TrustedProxies,
   Verdict,
   VerifiedToken,
-  WaitOptions,
 } from "./core/services.ts";
 export { isLive, type LiveTokens, type NewToken, type TokenRecord } from "./core/token.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";

@@ -1,16 +1,13 @@
 /**
  * A store and a token check in memory, for tests of programs that embed the service: `plant-store/testing`.
  *
- * Invariant. Plants and tokens follow the rules of a store in a folder: the same outcomes, errors and order,
- * and the same messages on `plant-store:create`. Knows no files and no HTTP.
+ * Invariant. Plants and tokens follow the rules of a store in a folder: the same outcomes, errors and order.
+ * Knows no files and no HTTP.
  */
-import { creates } from "./core/channels.ts";
 import { PlantStoreError } from "./core/errors.ts";
 import { assertInt64 } from "./core/json.ts";
-import { assertNames, assertText } from "./core/options.ts";
 import {
   conflict,
-  encodeNewPlant,
   isSamePlant,
   type NewPlant,
   unknownCursor,
@@ -42,8 +39,7 @@ export interface TestStore extends AsyncDisposable {
  *
  * @throws TypeError or RangeError for a token that is not possible, or whose text or name another one has.
  */
-export function createTestStore({ tokens = [], ...others }: TestStoreOptions = {}): TestStore {
-  assertNames(others, []);
+export function createTestStore({ tokens = [] }: TestStoreOptions = {}): TestStore {
   let isClosed = false;
   const plants = makePlants(() => {
     if (isClosed) throw new PlantStoreError("closed", "Cannot use the store: it is closed");
@@ -57,42 +53,31 @@ export function createTestStore({ tokens = [], ...others }: TestStoreOptions = {
 function makePlants(assertUsable: () => void): PlantService {
   const plants: NewPlant[] = [];
   const positions = new Map<bigint, number>();
-  /** The length of a log that holds these plants. */
-  let logBytes = 0;
   const find = (id: bigint) => {
     assertUsable();
     return plants[positions.get(id) ?? -1];
   };
   return {
-    async create(given, { signal } = {}) {
-      signal?.throwIfAborted();
+    async create(given) {
       const plant = validateNewPlant(given);
-      const { id, name, tag } = plant;
+      const { id } = plant;
       const stored = find(id);
       if (stored && !isSamePlant(stored, plant)) throw conflict(id);
       if (stored) return "replayed";
       positions.set(id, plants.push(plant) - 1);
-      const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
-      creates.publish({ log: "memory", id, name, tag, offset: logBytes, bytes });
-      logBytes += bytes;
       return "created";
     },
-    async get(id, { signal } = {}) {
-      signal?.throwIfAborted();
+    async get(id) {
       assertInt64(id);
       const plant = find(id);
       return plant && { ...plant };
     },
-    async *list({ after, signal } = {}) {
-      signal?.throwIfAborted();
+    async *list({ after } = {}) {
       if (after !== undefined) assertInt64(after);
       assertUsable();
       const last = after === undefined ? -1 : positions.get(after);
       if (last === undefined) throw unknownCursor(after);
-      for (const plant of plants.slice(last + 1)) {
-        yield { ...plant };
-        signal?.throwIfAborted();
-      }
+      for (const plant of plants.slice(last + 1)) yield { ...plant };
     },
   };
 }
@@ -101,7 +86,6 @@ function makePlants(assertUsable: () => void): PlantService {
 function acceptTokens(given: readonly TestToken[]): TokenVerifier {
   const all: { readonly record: TokenRecord; readonly verdict: VerifiedToken }[] = [];
   for (const { token, ...newToken } of given) {
-    assertText("token", token);
     const record = makeRecord(token, newToken, Date.now());
     const { name, hash, scopes } = record;
     if (all.some(({ record }) => record.name === name || record.hash === hash)) {

@@ -51,19 +51,6 @@ export interface RequestMessage {
   readonly cut: boolean;
 }
 
-/** On `plant-store:create`: a new plant that has just become durable; none for a replay. */
-export interface CreateMessage {
-  /** The path of the log; it distinguishes the stores of one process. */
-  readonly log: string;
-  readonly id: bigint;
-  readonly name: string;
-  readonly tag: string | undefined;
-  /** Where the plant's line begins in the log. */
-  readonly offset: number;
-  /** The length of the line, with its line feed. */
-  readonly bytes: number;
-}
-
 /** On `plant-store:batch`: records that one sync, or one statement, has just made durable; none for replays. */
 export interface BatchMessage {
   /** The path of the log, or the host of the database. */
@@ -75,19 +62,11 @@ export interface BatchMessage {
   readonly syncMs: number;
 }
 
-/** On `plant-store:drop`: a server of ours closed a connection because it has no room for more. */
-export interface DropMessage {
-  /** The limit of that server. */
-  readonly connectionsMax: number;
-}
-
 /** The channels, and what is published on each. */
 export interface ChannelMessages {
   "plant-store:request": RequestMessage;
-  "plant-store:create": CreateMessage;
   "plant-store:batch": BatchMessage;
   "plant-store:warning": WarningMessage;
-  "plant-store:drop": DropMessage;
 }
 
 /**
@@ -108,11 +87,7 @@ const warnings = channel("plant-store:warning");
 /** @internal */
 export const requests = channel("plant-store:request");
 /** @internal */
-export const creates = channel("plant-store:create");
-/** @internal */
 export const batches = channel("plant-store:batch");
-/** @internal */
-export const drops = channel("plant-store:drop");
 
 /** Publishes on `plant-store:warning`; without a subscriber it is a warning of the process. @internal */
 export function publishWarning(message: string, cause?: unknown, requestId?: string): void {

@@ -77,7 +77,7 @@ export type Numbers = { readonly [Name in NumberOptionName]?: number | undefined
 /**
  * The value of an option, or its default.
  *
- * @throws TypeError unless it is a number; RangeError unless it is whole and within its bounds.
+ * @throws RangeError unless it is whole and within its bounds.
  * @internal
  */
 export function readNumber(options: Numbers, name: DefaultedName): number {
@@ -87,18 +87,11 @@ export function readNumber(options: Numbers, name: DefaultedName): number {
   return value;
 }
 
-/** @throws TypeError or RangeError like `readNumber`. @internal */
+/** @throws RangeError like `readNumber`. @internal */
 export function assertNumber(name: NumberOptionName, value: number): void {
   const { min, max } = NUMBER_OPTIONS[name];
-  if (typeof value !== "number") throw typeFault(name, "a number", value);
   if (Number.isInteger(value) && value >= min && value <= max) return;
   throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
-}
-
-/** @throws TypeError unless it is a string; RangeError if it is empty. @internal */
-export function assertText(name: string, value: string): void {
-  if (typeof value !== "string") throw typeFault(name, "a string", value);
-  if (value === "") throw new RangeError(`${name}: expected some text, got an empty string`);
 }
 
 /** The address of the admin listener. */
@@ -116,42 +109,12 @@ export function formatAdminAddress({ host, port }: AdminAddress): string {
 export const SOCKET_PATH_BYTES_MAX = 107;
 
 /**
- * Refuses an option that does not exist, because a misspelt name would be ignored.
- *
- * @throws TypeError that names it.
- * @internal
- */
-export function assertNames<Options extends object>(
-  options: Options,
-  names: readonly (keyof Options)[],
-): void {
-  const known: readonly PropertyKey[] = names;
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown === undefined) return;
-  throw new TypeError(`${unknown}: unknown option; docs/embedding.md has all`);
-}
-
-/** @throws TypeError unless it has all methods, and each optional one if present. @internal */
-export function assertMethods(
-  name: string,
-  value: unknown,
-  methods: readonly string[],
-  optional: readonly string[] = [],
-): void {
-  const members = (value ?? {}) as Record<string, unknown>;
-  const present = optional.filter((method) => members[method] !== undefined);
-  const missing = [...methods, ...present].find((method) => typeof members[method] !== "function");
-  if (missing !== undefined) throw typeFault(name, `an object with ${missing}()`, value);
-}
-
-/**
  * A base path as the listener takes it: empty, or with a slash in front and none at its end.
  *
- * @throws TypeError unless it is a string; RangeError unless it is a path (RFC 3986 section 3.3).
+ * @throws RangeError unless it is a path (RFC 3986 section 3.3).
  * @internal
  */
 export function normalizeBasePath(basePath: string): string {
-  if (typeof basePath !== "string") throw typeFault("basePath", "a string", basePath);
   const path = basePath.replace(/\/$/, "");
   if (path !== "" && !/^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) {
     throw new RangeError(`basePath: expected a path like /garden, got "${basePath}"`);
@@ -165,9 +128,8 @@ export const ANY_ORIGIN = "*";
 /** `scheme://host[:port]`, as a browser sends it (RFC 6454 section 7). */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
 
-/** @throws TypeError or RangeError unless a browser could send each of them. @internal */
+/** @throws RangeError unless a browser could send each of them. @internal */
 export function assertOrigins(origins: readonly string[]): void {
-  if (!Array.isArray(origins)) throw typeFault("corsOrigins", "an array of strings", origins);
   for (const origin of origins) {
     if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
     throw new RangeError(
@@ -177,12 +139,7 @@ export function assertOrigins(origins: readonly string[]): void {
 }
 
 function isOrigin(text: string): boolean {
-  if (typeof text !== "string" || !ORIGIN.test(text)) return false;
+  if (!ORIGIN.test(text)) return false;
   // A browser leaves a default port out, and writes the host in lower case.
   return !/^https?:/.test(text) || (URL.canParse(text) && new URL(text).origin === text);
-}
-
-function typeFault(name: string, expected: string, value: unknown): TypeError {
-  const got = value === null ? "null" : typeof value;
-  return new TypeError(`${name}: expected ${expected}, got ${got}`);
 }

@@ -10,15 +10,6 @@ import type { NewPlant } from "./plant.ts";
 /** Whether a create made a new record, or its plant was there already. */
 export type CreateOutcome = "created" | "replayed";
 
-export interface WaitOptions {
-  /**
-   * Ends the wait, never the work: a create that was aborted may become durable. The call rejects with the
-   * signal's reason; if it has aborted before, nothing begins. A store of yours may ignore it: requests over
-   * HTTP have none.
-   */
-  readonly signal?: AbortSignal | undefined;
-}
-
 /** A store of plants. Nothing in it is ever changed or removed. */
 export interface PlantService {
   /**
@@ -30,7 +21,7 @@ export interface PlantService {
    * plant that has the id cannot be read, repeat the call; `store_failed`, this store takes no more.
    * @throws TypeError or RangeError unless it is a plant.
    */
-  create(plant: NewPlant, options?: WaitOptions): Promise<CreateOutcome>;
+  create(plant: NewPlant): Promise<CreateOutcome>;
 
   /**
    * The durable plant with this id, or `undefined`.
@@ -38,7 +29,7 @@ export interface PlantService {
    * @throws TypeError or RangeError unless the id is an int64; PlantStoreError `read_failed`, repeat the
    * call later; `store_failed` or `closed`.
    */
-  get(id: bigint, options?: WaitOptions): Promise<NewPlant | undefined>;
+  get(id: bigint): Promise<NewPlant | undefined>;
 
   /**
    * The plants that are durable at the time of the call, or those after one of them, oldest first,
@@ -48,7 +39,7 @@ export interface PlantService {
    * @throws PlantStoreError, during iteration: `unknown_cursor` if no plant has the id `after`,
    * `read_failed`, `store_failed` or `closed`.
    */
-  list(options?: ListOptions & WaitOptions): AsyncIterable<NewPlant>;
+  list(options?: ListOptions): AsyncIterable<NewPlant>;
 
   /**
    * The plant that `get` returns as a line of JSON, without its line feed and not changed later:

@@ -12,7 +12,6 @@
  */
 import { createHash } from "node:crypto";
 import { PlantStoreError } from "./errors.ts";
-import { assertNames } from "./options.ts";
 import {
   type Clock,
   isTokenName,
@@ -177,7 +176,6 @@ function isScopes(value: unknown): value is Scope[] {
 }
 
 function assertNewToken(newToken: NewToken, now: number): void {
-  assertNames(newToken, ["name", "scopes", "expiresAt"]);
   const { name, scopes = [], expiresAt } = newToken;
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
   if (!isTokenName(name)) {

@@ -206,8 +206,8 @@ function touchedBody(): PlantStoreError {
 type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void;
 
 /**
- * What a body becomes: its text and its record, then its answer and a copy on the way to the socket. An
- * answer may be three times as long as its body (U+0085 becomes an escape), and so may a record.
+ * What a body becomes: its text and its record, then its answer and a copy on the way to the socket. A lone
+ * surrogate of three bytes becomes an escape of six.
  */
 const COPIES = 3;
 /** About the most that an answer without a plant takes, with its head: messages are cut. */

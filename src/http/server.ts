@@ -15,7 +15,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { createSecureContext } from "node:tls";
 import { getHeapStatistics } from "node:v8";
-import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
+import { publishWarning } from "../core/channels.ts";
 import {
   assertNumber,
   DEFAULT_HOST,
@@ -283,7 +283,6 @@ function limitConnections(
     handshakes.delete(socket);
     socket.destroy();
     dropped++;
-    if (drops.hasSubscribers) drops.publish({ connectionsMax } satisfies DropMessage);
     if (performance.now() - warnedAt < DROP_WARNING_MS) return;
     warnedAt = performance.now();
     publishWarning(

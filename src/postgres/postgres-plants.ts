@@ -8,13 +8,7 @@
 import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
-import {
-  assertMethods,
-  assertNames,
-  assertNumber,
-  assertText,
-  readNumber,
-} from "../core/options.ts";
+import { assertNumber, readNumber } from "../core/options.ts";
 import { type NewPlant, unknownCursor, validateNewPlant } from "../core/plant.ts";
 import type {
   CreateOutcome,
@@ -37,16 +31,6 @@ export interface PostgresPlantsOptions extends DatabaseOptions {
   /** What the plants that wait for the database may take in memory. Default: 4 to 64 MiB, by the memory there is. */
   readonly queueBytesMax?: number | undefined;
 }
-
-const OPTIONS: readonly (keyof PostgresPlantsOptions)[] = [
-  "pg",
-  "url",
-  "password",
-  "requireSync",
-  "databaseDeadlineMs",
-  "databaseConnections",
-  "queueBytesMax",
-];
 
 /** How many plants one statement reads: more would delay later reads. */
 const GET_PLANTS_MAX = 64;
@@ -85,12 +69,7 @@ export class PostgresPlants implements PlantService {
    * @throws TypeError or RangeError for a wrong option.
    */
   static async open(options: PostgresPlantsOptions): Promise<PostgresPlants> {
-    assertNames(options, OPTIONS);
-    assertMethods("pg", options.pg, ["Client"]);
     makeClient(options.pg); // throws if the driver is not the one that is needed
-    assertText("url", options.url);
-    const { password } = options;
-    if (password !== undefined && typeof password !== "function") assertText("password", password);
     const connections = readNumber(options, "databaseConnections");
     const { queueBytesMax = defaultBudget() } = options;
     assertNumber("queueBytesMax", queueBytesMax);

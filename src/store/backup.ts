@@ -20,7 +20,7 @@ import path from "node:path";
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { assertNames, readNumber } from "../core/options.ts";
+import { readNumber } from "../core/options.ts";
 import {
   type Checkpoint,
   checkpointPath,
@@ -124,7 +124,6 @@ export async function backupInto(
   folder: string,
   options: BackupIntoOptions = {},
 ): Promise<NumberedBackupReport> {
-  assertNames(options, ["keep", "onProgress"]);
   const keep = readNumber(options, "keep");
   if (exists(path.join(folder, LOG_NAME))) {
     const got = `"${folder}", which is a data directory or a backup itself`;

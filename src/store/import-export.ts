@@ -11,7 +11,7 @@
  */
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
-import { assertNames, RECORD_BYTES_MAX } from "../core/options.ts";
+import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
@@ -106,7 +106,6 @@ export async function importPlants(
   text: AsyncIterable<Buffer>,
   options: ImportOptions = {},
 ): Promise<ImportReport> {
-  assertNames(options, ["onRefused", "onProgress"]);
   const { onRefused, onProgress } = options;
   const report = { created: 0, replayed: 0, refused: 0 };
   for await (const block of splitLines(inPieces(text))) {

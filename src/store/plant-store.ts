@@ -6,17 +6,9 @@
  * flight one writes, and the others share its outcome: an earlier answer would acknowledge a plant that
  * is not durable. One process at a time has a data directory open for writing.
  */
-import { eachUntilAborted, untilAborted } from "../clock.ts";
-import { type CreateMessage, creates } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/json.ts";
-import {
-  assertMethods,
-  assertNames,
-  assertNumber,
-  assertText,
-  readNumber,
-} from "../core/options.ts";
+import { assertNumber, readNumber } from "../core/options.ts";
 import {
   conflict,
   encodeNewPlant,
@@ -26,13 +18,7 @@ import {
   unknownCursor,
   validateNewPlant,
 } from "../core/plant.ts";
-import type {
-  CreateOutcome,
-  ListOptions,
-  PlantService,
-  StoreStatus,
-  WaitOptions,
-} from "../core/services.ts";
+import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { ShortLivedMap } from "../core/short-lived-map.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
@@ -102,11 +88,7 @@ export class PlantStore implements PlantService {
    * out of its range (`NUMBER_OPTIONS`).
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
-    assertText("directory", directory);
-    assertNames(options, ["command", "batchBytesMax", "queueBytesMax", "onProgress"]);
     const { command = "library", onProgress, queueBytesMax } = options;
-    assertText("command", command);
-    assertMethods("options", options, [], ["onProgress"]);
     if (queueBytesMax !== undefined) assertNumber("queueBytesMax", queueBytesMax);
     const limits: Limits = { batchBytesMax: readNumber(options, "batchBytesMax"), queueBytesMax };
     let store: PlantStore | undefined;
@@ -131,9 +113,7 @@ export class PlantStore implements PlantService {
     };
   }
 
-  async create(given: NewPlant, { signal }: WaitOptions = {}): Promise<CreateOutcome> {
-    // Not `this.create`: an override would run twice.
-    if (signal) return untilAborted(signal, PlantStore.prototype.create.bind(this, given));
+  async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validateNewPlant(given);
     this.#assertUsable();
     const inFlight = this.#storing.get(plant.id);
@@ -168,13 +148,10 @@ export class PlantStore implements PlantService {
     } catch (cause) {
       throw this.#writer.fail(cause); // without memory for the index, the id could be stored once more
     }
-    // Here the AsyncLocalStorage of a subscriber has the caller's context.
-    if (creates.hasSubscribers) publishCreate(this.#log.file.path, plant, offset);
     return plant;
   }
 
-  async get(id: bigint, { signal }: WaitOptions = {}): Promise<NewPlant | undefined> {
-    if (signal) return untilAborted(signal, PlantStore.prototype.get.bind(this, id));
+  async get(id: bigint): Promise<NewPlant | undefined> {
     const line = await this.getLine(id);
     return line && parseNewPlant(line);
   }
@@ -197,10 +174,8 @@ export class PlantStore implements PlantService {
     }
   }
 
-  list({ after, signal }: ListOptions & WaitOptions = {}): AsyncGenerator<NewPlant> {
-    const lines = this.listLines({ after });
-    const plants = parseLines(lines, (cause) => this.#lookups.judge(cause));
-    return signal === undefined ? plants : eachUntilAborted(signal, plants);
+  list(options?: ListOptions): AsyncGenerator<NewPlant> {
+    return parseLines(this.listLines(options), (cause) => this.#lookups.judge(cause));
   }
 
   async *listLines(options?: ListOptions): AsyncGenerator<Buffer> {
@@ -266,10 +241,4 @@ function throwUndecided(error: unknown): never {
       "the outcome is unknown: send the identical request again",
     { cause: error.cause },
   );
-}
-
-function publishCreate(log: string, plant: NewPlant, offset: number): void {
-  const { id, name, tag } = plant;
-  const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
-  creates.publish({ log, id, name, tag, offset, bytes } satisfies CreateMessage);
 }

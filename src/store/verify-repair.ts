@@ -11,7 +11,6 @@
  */
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
-import { assertNames } from "../core/options.ts";
 import {
   type Checkpoint,
   EMPTY_LOG,
@@ -69,7 +68,6 @@ export async function verifyLog(
   directory: string,
   options: VerifyOptions = {},
 ): Promise<VerifyReport> {
-  assertNames(options, ["onFault", "onProgress"]);
   const { onFault, onProgress } = options;
   return useAndClose(await openLogForReading(directory), async (file) => {
     const checkpoint = await readCheckpoint(file.path);
@@ -132,7 +130,6 @@ export interface RepairOutcome extends RepairPlan {
  * `unsynced` if the disk does not take what was read; `io_error` if there is nothing to repair or the system refuses.
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
-  assertNames(options, ["confirm", "onLeftOut", "onProgress"]);
   return useAndClose(await lockDirectory(directory, "repair"), () =>
     repairLocked(directory, options),
   );

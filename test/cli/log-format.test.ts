@@ -230,7 +230,7 @@ const DOCKER_LINE_BYTES = 16 * 1024;
 
 for (const [name, format] of FORMATS) {
   for (const character of ["x", "\u0085", "\u0001", "\ud83c", "\u202e", '"', "…"]) {
-    test(`however often a text has the code unit 0x${hexOf(character)}, its line in ${name} is shorter than Docker's`, () => {
+    test(`however often a text has the code unit 0x${character.charCodeAt(0).toString(16)}, its line in ${name} is shorter than Docker's`, () => {
       const text = character.repeat(DOCKER_LINE_BYTES);
       const request = { ...REQUEST, path: text, client: text };
       const notice = { level: "warn", event: "x", message: text } as const;
@@ -256,92 +256,33 @@ for (const [length, logged] of PATH_LENGTHS) {
   });
 }
 
-/** Ways to write a token in a path so that it decodes to the token. */
-const SPELLINGS: Readonly<Record<string, (token: string) => string>> = {
-  "with %5F": (token) => token.replaceAll("_", "%5F"),
-  "with %5f": (token) => token.replaceAll("_", "%5f"),
-  "all in escapes": encodeAll,
-  "all in escapes of lower case": (token) => encodeAll(token).toLowerCase(),
-  "every other character": (token) => token.replace(/(.)(.)/g, (_, a, b) => a + encodeAll(b)),
-};
-
-function encodeAll(text: string): string {
-  return [...text].map((each) => `%${hexOf(each)}`).join("");
-}
-
-function hexOf(character: string): string {
-  return character.charCodeAt(0).toString(16).toUpperCase();
-}
-
-for (const [spelling, spell] of Object.entries(SPELLINGS)) {
-  for (const [name, format] of FORMATS) {
-    test(`a path that decodes to a token is masked in ${name}: ${spelling}`, () => {
-      // Every character that a token can have.
-      const characters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-      for (const part of [
-        characters.slice(0, 43),
-        characters.slice(-43),
-        generateToken().slice(4),
-      ]) {
-        const path = `/plants/${spell(`pst_${part}`)}/x`;
-        const line = lineOf(format, { ...REQUEST, path });
-        assert.ok(line.includes("/plants/pst_.../x"), line);
-      }
-    });
-  }
-}
-
-/** A token, each character of which is plain or percent-encoded. */
-const spelledToken = fc
-  .record({
-    token: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((random) => {
-      return formatToken(Buffer.from(random));
-    }),
-    escaped: fc.array(fc.boolean(), { minLength: 47, maxLength: 47 }),
-    isLower: fc.boolean(),
-  })
-  .map(({ token, escaped, isLower }) => {
-    const units = [...token].map((each, at) => {
-      if (!escaped[at]) return each;
-      return isLower ? encodeAll(each).toLowerCase() : encodeAll(each);
-    });
-    return { secret: token.slice("pst_".length), spelled: units.join("") };
-  });
+const token = fc.uint8Array({ minLength: 32, maxLength: 32 }).map((random) => {
+  return formatToken(Buffer.from(random));
+});
 
 /** What stands beside a token: above all what could be taken for a part of one. */
 const neighbours = fc
   .array(
     fc.oneof(
-      fc.constantFrom("pst_", "%70%73%74%5f", "/", "%", "%25", "%2", "%5", "_", "7"),
+      fc.constantFrom("pst_", "/", "%", "_", "7"),
       fc.nat(42).map((length) => `pst_${"a".repeat(length)}`),
-      fc.nat(42).map((length) => `pst_${"%41".repeat(length)}`),
       anyString,
     ),
     { maxLength: 4 },
   )
   .map((parts) => parts.join(""));
 
-/** The text, and what it decodes to. */
-function decodings(text: string): string[] {
-  const decoded = text.replace(/%([0-9A-Fa-f]{2})/g, (_, hex) =>
-    String.fromCharCode(Number.parseInt(hex, 16)),
-  );
-  return [text, decoded];
-}
-
 for (const [name, format] of FORMATS) {
-  test(`wherever a token is in a text, no line in ${name} holds or decodes to its secret part`, () => {
-    const tokens = fc.array(fc.tuple(neighbours, spelledToken), { minLength: 1, maxLength: 3 });
+  test(`wherever a token is in a text, no line in ${name} holds its secret part`, () => {
+    const tokens = fc.array(fc.tuple(neighbours, token), { minLength: 1, maxLength: 3 });
     const property = fc.property(tokens, neighbours, (parts, end) => {
-      const text = parts.map(([before, { spelled }]) => before + spelled).join("") + end;
+      const text = parts.flat().join("") + end;
       // The characters that an id may have.
-      const requestId = parts
-        .map(([before, { secret }]) => `${before.replace(/[^\w.~+/=:@-]/g, "")}pst_${secret}`)
-        .join("");
+      const requestId = text.replace(/[^\w.~+/=:@-]/g, "");
       const request = { ...REQUEST, method: text, path: text, requestId, client: text };
       const notice = { level: "warn", event: "x", message: text, fields: { path: text } } as const;
-      for (const line of [lineOf(format, request), lineOf(format, notice)].flatMap(decodings)) {
-        for (const [, { secret }] of parts) assert.ok(!line.includes(secret), line);
+      for (const line of [lineOf(format, request), lineOf(format, notice)]) {
+        for (const [, each] of parts) assert.ok(!line.includes(each.slice("pst_".length)), line);
       }
     });
     fc.assert(property, { numRuns: 300 });
@@ -351,36 +292,11 @@ for (const [name, format] of FORMATS) {
 test("no part of a token is logged, wherever a long path is cut", () => {
   const token = generateToken();
   const part = token.slice("pst_".length, 10);
-  for (const spell of Object.values(SPELLINGS)) {
-    for (let left = 0; left < 64; left++) {
-      const path = `/${"x".repeat(1023 - left)}${spell(token)}`;
-      for (const format of [jsonFormat, textFormat]) {
-        const line = lineOf(format, { ...REQUEST, path });
-        for (const text of decodings(line)) assert.ok(!text.includes(part), line);
-      }
+  for (let left = 0; left < 64; left++) {
+    const path = `/${"x".repeat(1023 - left)}${token}`;
+    for (const format of [jsonFormat, textFormat]) {
+      assert.ok(!lineOf(format, { ...REQUEST, path }).includes(part));
     }
-  }
-});
-
-test("a token after what could be the beginning of another one is masked", () => {
-  const token = generateToken();
-  for (let length = 0; length <= 60; length++) {
-    for (const character of ["a", "%41"]) {
-      const path = `/pst_${character.repeat(length)}${token}/x`;
-      const line = lineOf(jsonFormat, { ...REQUEST, path });
-      assert.ok(!line.includes(token.slice(4)), line);
-      assert.ok(line.includes("/x"), line);
-    }
-  }
-});
-
-test("a text that only begins like a token is not masked", () => {
-  for (const path of [
-    "/plants/pst_7",
-    `/plants/${"%20".repeat(40)}`,
-    `/pst%5F${"%20".repeat(43)}`,
-  ]) {
-    assert.equal(JSON.parse(lineOf(jsonFormat, { ...REQUEST, path })).path, path);
   }
 });
 

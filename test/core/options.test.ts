@@ -2,9 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
-  assertMethods,
   assertNumber,
-  assertText,
   type DefaultedName,
   NUMBER_OPTIONS,
   type NumberOption,
@@ -32,10 +30,6 @@ for (const name of NAMES) {
     for (const value of [min - 1, max + 1, min + 0.5, -1, NaN, Infinity, -Infinity]) {
       assert.throws(() => read(value), { name: "RangeError", message: namedBy(name) });
     }
-    for (const value of ["8080", null, 1n, true, {}]) {
-      const wrong = value as unknown as number;
-      assert.throws(() => read(wrong), { name: "TypeError", message: namedBy(name) });
-    }
   });
 }
 
@@ -60,43 +54,6 @@ for (const name of IN_TABLE) {
     assert.ok(byDefault.includes(figure), `expected "${figure}" in "${byDefault}"`);
   });
 }
-
-test("an option that is text must be a non-empty string", () => {
-  assertText("host", "::1");
-  assert.throws(() => assertText("host", ""), { name: "RangeError", message: namedBy("host") });
-  for (const value of [7, null, undefined, ["a"]]) {
-    const wrong = value as unknown as string;
-    assert.throws(() => assertText("host", wrong), {
-      name: "TypeError",
-      message: namedBy("host"),
-    });
-  }
-});
-
-test("an object must have its methods, and an optional one may be absent", () => {
-  assertMethods("options", {}, [], ["onProgress"]);
-  assertMethods("options", { onProgress: () => {} }, [], ["onProgress"]);
-  assert.throws(() => assertMethods("options", { onProgress: "no" }, [], ["onProgress"]), {
-    message: /onProgress\(\)/,
-  });
-  const [create, get] = [() => {}, () => {}];
-  assertMethods("plants", { create, get }, ["create", "get"]);
-  const LACKING: readonly [value: unknown, method: string][] = [
-    [undefined, "create"],
-    [null, "create"],
-    [7, "create"],
-    [{ get }, "create"],
-    [{ create }, "get"],
-    [{ create, get: true }, "get"],
-  ];
-  for (const [value, method] of LACKING) {
-    const fault = {
-      name: "TypeError",
-      message: new RegExp(`^plants: expected .*\\b${method}\\(\\)`),
-    };
-    assert.throws(() => assertMethods("plants", value, ["create", "get"]), fault);
-  }
-});
 
 function namedBy(name: string): RegExp {
   return new RegExp(`^${name}: expected `);

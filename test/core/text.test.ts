@@ -11,34 +11,23 @@ import {
 } from "../../src/core/text.ts";
 import { anyString } from "../support/arbitraries.ts";
 
-/** What `JSON.stringify` leaves, although readers of lines may end one there. */
-const SEPARATORS = /[\u0085\u2028\u2029]/g;
-
-/** The promised form, a character at a time. */
-function expectedLiteral(text: string): string {
-  const toEscape = (character: string) =>
-    `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  return JSON.stringify(text).replace(SEPARATORS, toEscape);
-}
-
-test("encodeJsonString() writes each character as JSON.stringify does, and escapes three more", () => {
+test("encodeJsonString() writes each character as JSON.stringify does", () => {
   for (let unit = 0; unit <= 0xffff; unit++) {
     const text = `a${String.fromCharCode(unit)}b`;
-    assert.equal(encodeJsonString(text), expectedLiteral(text), `U+${unit.toString(16)}`);
+    assert.equal(encodeJsonString(text), JSON.stringify(text), `U+${unit.toString(16)}`);
   }
-  assert.equal(encodeJsonString("\u0085\u2028\u2029"), '"\\u0085\\u2028\\u2029"');
 });
 
 test("encodeJsonString() leaves characters beyond the BMP as they are", () => {
   assert.equal(encodeJsonString("\u{1f33f} Fern"), '"\u{1f33f} Fern"');
 });
 
-test("encodeJsonString() writes any string in the promised form, and JSON.parse reads it back", () => {
+test("encodeJsonString() writes any string as JSON.stringify does, and JSON.parse reads it back", () => {
   const long = anyString.map((text) => `${"\u{1f33f}\u2028".repeat(3000)}${text}`);
   fc.assert(
     fc.property(fc.oneof({ weight: 9, arbitrary: anyString }, long), (text) => {
       const literal = encodeJsonString(text);
-      assert.equal(literal, expectedLiteral(text));
+      assert.equal(literal, JSON.stringify(text));
       assert.equal(JSON.parse(literal), text);
     }),
   );
@@ -62,18 +51,15 @@ test("escapeControls() escapes control characters, bidirectional marks and lone 
 });
 
 const TOKEN = `pst_${"A".repeat(43)}`;
-const ENCODED = `%70s%74%5f${"%41".repeat(43)}`;
 
 test("a message has no part of a token either", () => {
   assert.equal(quote(`/a/${TOKEN.slice(0, -1)}/b`), '"/a/pst_.../b"');
 });
 
-for (const token of [TOKEN, ENCODED]) {
-  test(`a message and a summary have no token that is written as ${token.slice(0, 10)}`, () => {
-    assert.equal(quote(`/a/${token}/b`), '"/a/pst_.../b"');
-    assert.equal(summarize(`/a/${token}\n/b`, 100), "/a/pst_...\\u000a/b");
-  });
-}
+test("a message and a summary have no token", () => {
+  assert.equal(quote(`/a/${TOKEN}/b`), '"/a/pst_.../b"');
+  assert.equal(summarize(`/a/${TOKEN}\n/b`, 100), "/a/pst_...\\u000a/b");
+});
 
 const FORMATTED: readonly [host: string, port: number, text: string][] = [
   ["127.0.0.1", 8080, "127.0.0.1:8080"],

@@ -25,45 +25,43 @@ const NO_ORIGINS = [
   "**",
 ];
 
-/** Options as a program without types might give them. */
-type Wrong = readonly [name: string, value: unknown, error: "TypeError" | "RangeError"];
+/** Options that types let pass. */
+type Wrong = readonly [name: string, value: unknown];
 
 const OF_THE_LISTENER: readonly Wrong[] = [
-  ["basePath", 7, "TypeError"],
   ...["garden", "//", "/a b", "/a?b", "/a#b", "/a//b", "/ä", "http://x/a"].map(
-    (path): Wrong => ["basePath", path, "RangeError"],
+    (path): Wrong => ["basePath", path],
   ),
-  ["corsOrigins", "*", "TypeError"],
-  ["corsOrigins", [7], "RangeError"],
-  ...NO_ORIGINS.map((origin): Wrong => ["corsOrigins", [APP, origin], "RangeError"]),
-  ["bodyBytesMax", "1024", "TypeError"],
-  ["bodyBytesMax", Number.NaN, "RangeError"],
-  ["pendingBytesMax", -1, "RangeError"],
-  ["pendingRequestsMax", 0.5, "RangeError"],
+  ...NO_ORIGINS.map((origin): Wrong => ["corsOrigins", [APP, origin]]),
+  ["bodyBytesMax", Number.NaN],
+  ["pendingBytesMax", -1],
+  ["pendingRequestsMax", 0.5],
 ];
 
 const OF_THE_SERVER: typeof OF_THE_LISTENER = [
-  ["port", "8080", "TypeError"],
-  ["port", 65_536, "RangeError"],
-  ["headerBytesMax", 0, "RangeError"],
-  ["headerTimeoutMs", Number.NaN, "RangeError"],
-  ["requestTimeoutMs", Number.POSITIVE_INFINITY, "RangeError"],
-  ["keepAliveTimeoutMs", -1, "RangeError"],
+  ["port", 65_536],
+  ["headerBytesMax", 0],
+  ["headerTimeoutMs", Number.NaN],
+  ["requestTimeoutMs", Number.POSITIVE_INFINITY],
+  ["keepAliveTimeoutMs", -1],
 ];
 
-for (const [name, value, error] of OF_THE_LISTENER) {
-  test(`a listener with ${name} ${JSON.stringify(value)} is refused with a ${error}`, () => {
+for (const [name, value] of OF_THE_LISTENER) {
+  test(`a listener with ${name} ${JSON.stringify(value)} is refused`, () => {
     const options = { ...PARTS, [name]: value };
     const message = new RegExp(`^${name}: expected `);
-    assert.throws(() => createRequestListener(options), { name: error, message });
+    assert.throws(() => createRequestListener(options), { name: "RangeError", message });
   });
 }
 
-for (const [name, value, error] of [...OF_THE_LISTENER, ...OF_THE_SERVER]) {
-  test(`a server with ${name} ${JSON.stringify(value)} is refused with a ${error}`, async (t) => {
+for (const [name, value] of [...OF_THE_LISTENER, ...OF_THE_SERVER]) {
+  test(`a server with ${name} ${JSON.stringify(value)} is refused`, async (t) => {
     const starting = PlantServer.start({ port: 0, ...PARTS, [name]: value });
     t.after(async () => (await starting.catch(() => undefined))?.close());
-    await assert.rejects(starting, { name: error, message: new RegExp(`^${name}: expected `) });
+    await assert.rejects(starting, {
+      name: "RangeError",
+      message: new RegExp(`^${name}: expected `),
+    });
   });
 }
 

@@ -48,18 +48,15 @@ core/text.ts
 a backslash in a name is written as it is: core/text
 -  || code === QUOTE || code === BACKSLASH) return false;
 +  || code === QUOTE) return false;
-a line separator in a name ends a line: core/text
-- return SEPARATORS.test(literal) ? literal.replace(PIECES, escapeSeparators) : literal;
-+ return literal;
 a control character reaches the terminal: core/text
 - return PRINTABLE.test(text) ? text : text.replace(UNSHOWN, escapeCharacter);
 + return text;
 a token is shown in a log: core/text
--   return text.replace(TOKEN_FORM, "pst_...");
+-   return text.replace(/pst_[\\w-]+/g, "pst_...");
 +   return text;
 a part of a token is shown in a message: core/text
-- hideTokens(text).replace(/pst_[\\w-]+/g, "pst_...")
-+ hideTokens(text)
+- /pst_[\\w-]+/g
++ /pst_[\\w-]{43,}/g
 
 core/errors.ts
 an error number changes: contract/contract

@@ -247,6 +247,13 @@ export class Judge {
     }
   }
 
+  /** A plant that is new to the log has its place from now on. */
+  #learnPlace(folder: Folder, id: string): void {
+    if (folder.places.has(id)) return;
+    const plant = this.view(folder).log?.plants.find((plant) => plant.id === id);
+    if (plant !== undefined) folder.places.set(id, { offset: plant.offset, bytes: plant.bytes });
+  }
+
   /** @throws Violation if a cut in this instant would lose the bytes. */
   assertDurable(filePath: string, bytes: Buffer, position: number, how: string): void {
     if (this.platter.keeps(filePath, bytes, position)) return;
@@ -272,6 +279,7 @@ export class Judge {
   judgeShown(folder: Folder, id: string, content: string, how: string): void {
     if (folder.isRefilled) return; // what is gone is as well shown as what is there
     folder.plants.owe(id, content, how);
+    this.#learnPlace(folder, id);
     const place = folder.places.get(id);
     if (place === undefined) throw new Violation("index", `${how}: id ${id} has no line`);
     const { offset, bytes } = place;

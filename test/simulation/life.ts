@@ -7,7 +7,7 @@
 import { crc32 } from "node:zlib";
 import { replaceClock } from "../../src/clock.ts";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { PlantStore, subscribe } from "../../src/index.ts";
+import { PlantStore } from "../../src/index.ts";
 import { replaceDisk } from "../../src/log/disk.ts";
 import { SimulatedClock } from "./clock.ts";
 import { drawPlan } from "./draw.ts";
@@ -31,7 +31,7 @@ import { type CutKind, Platter, SystemError } from "./platter.ts";
 import { Random } from "./random.ts";
 import { RuleBook, type RuleKind, type RuleName } from "./rules.ts";
 import { Server, sizesOf } from "./server.ts";
-import { type Command, type LifePlan, plantContent, type RoundPlan } from "./work.ts";
+import type { Command, LifePlan, RoundPlan } from "./work.ts";
 import { World } from "./world.ts";
 
 export type { LifePlan } from "./work.ts";
@@ -210,7 +210,6 @@ export class Life {
   }
 
   async run(): Promise<Violation | undefined> {
-    const stop = this.#listen();
     try {
       for (const round of this.plan.rounds) {
         await this.#runRound(round);
@@ -221,25 +220,7 @@ export class Life {
     } catch (error) {
       if (error instanceof Violation) return error;
       throw error;
-    } finally {
-      stop();
     }
-  }
-
-  /** What the store reports of new plants: where their lines are. */
-  #listen(): () => void {
-    return subscribe("plant-store:create", ({ log, id, name, tag, offset, bytes }) => {
-      if (this.isDead) return;
-      try {
-        const folder = this.#folders.find(({ logPath }) => logPath === log);
-        if (folder === undefined) return;
-        folder.places.set(String(id), { offset, bytes });
-        const content = plantContent(tag === undefined ? { id, name } : { id, name, tag });
-        this.judge.judgeShown(folder, String(id), content, "a new plant");
-      } catch (error) {
-        this.world.fail(error);
-      }
-    });
   }
 
   async #runRound(round: RoundPlan): Promise<void> {

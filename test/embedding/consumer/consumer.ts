@@ -3,7 +3,6 @@ import { createServer, type RequestListener } from "node:http";
 import { BlockList } from "node:net";
 import {
   type BatchMessage,
-  type CreateMessage,
   type CreateOutcome,
   createFirstToken,
   createRequestListener,
@@ -99,9 +98,7 @@ export async function main(data: string): Promise<void> {
   const token: string = await createToken(data, { name: "a" } satisfies NewToken);
   const tokens = await TokenRegistry.open(data);
   const trustedProxies: TrustedProxies = new BlockList();
-  const onError = (error: unknown, requestId: string | undefined) => void [error, requestId];
-  const more = { trustedProxies, onError };
-  const options: ListenerOptions = { plants: store, tokens, basePath: "/a/", ...more };
+  const options: ListenerOptions = { plants: store, tokens, basePath: "/a/", trustedProxies };
   const unsubscribe: () => void = subscribe("plant-store:request", ({ client, status }) => {
     void [client satisfies string | undefined, status satisfies number];
   });
@@ -154,5 +151,5 @@ export async function mistakes(store: PlantStore): Promise<void> {
   void [code, name];
 }
 
-export type Messages = WarningMessage | RequestMessage | CreateMessage | BatchMessage;
+export type Messages = WarningMessage | RequestMessage | BatchMessage;
 export type Others = Verdict | NumberOption;
