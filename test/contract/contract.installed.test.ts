@@ -19,7 +19,6 @@ import { type Backend, runContract } from "./runner.ts";
 const FLAGS: Readonly<Record<string, string>> = {
   basePath: "--base-path",
   bodyBytesMax: "--body-bytes-max",
-  headerBytesMax: "--header-bytes-max",
   corsOrigins: "--cors-origin",
 };
 
