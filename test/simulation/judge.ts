@@ -250,7 +250,7 @@ export class Judge {
   /** A plant that is new to the log has its place from now on. */
   #learnPlace(folder: Folder, id: string): void {
     if (folder.places.has(id)) return;
-    const plant = this.view(folder).log?.plants.find((plant) => plant.id === id);
+    const plant = this.view(folder).log?.plants.findLast((plant) => plant.id === id);
     if (plant !== undefined) folder.places.set(id, { offset: plant.offset, bytes: plant.bytes });
   }
 

@@ -224,6 +224,7 @@ export class Server {
     folder.plants.send(id, content);
     try {
       const outcome = await store.create(plant);
+      if (outcome === "created") folder.places.delete(id); // an older line may be gone
       if (!life.isDead) life.judge.judgeShown(folder, id, content, `a create is ${outcome}`);
       return outcome;
     } catch (error) {
