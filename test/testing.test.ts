@@ -131,13 +131,11 @@ test("a token expires by the global Date", async (t) => {
   assert.equal(verdict && tokens.isCurrent?.(verdict), false);
 });
 
-test("a token that is not possible, or given twice, is refused", () => {
+test("a token that is not possible is refused", () => {
   const one = { token: "secret", name: "one" };
   for (const [tokens, message] of [
     [[{ ...one, name: "two words" }], /^name: expected 1 to 64 letters/],
     [[{ ...one, scopes: ["admin"] }], /^scopes: expected an array/],
-    [[one, { ...one, name: "two" }], /^tokens: .* got "two" again/],
-    [[one, { ...one, token: "other" }], /^tokens: .* got "one" again/],
   ] as const) {
     assert.throws(() => createTestStore({ tokens: tokens as unknown as kit.TestToken[] }), {
       message,

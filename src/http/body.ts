@@ -34,7 +34,7 @@ export class Budget {
    * The budget of an option.
    *
    * @param unitBytes what it lends is in units of so many bytes.
-   * @throws TypeError or RangeError for a number out of its range.
+   * @throws RangeError for a number out of its range.
    */
   static of(options: Numbers, name: NumberOptionName, unitBytes = 1): Budget {
     const max = options[name] ?? Math.floor(defaultBudget() / unitBytes);

@@ -13,13 +13,13 @@ import tls from "node:tls";
 import type { PlantStoreError } from "../core/errors.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
 import { afterAnswer, closeAfter, isLastAnswer } from "./answer.ts";
-import { Budget, Lease, NO_TOKEN, overloaded } from "./body.ts";
+import { Budget, Lease, overloaded } from "./body.ts";
 import { describeParserFault, readHead } from "./head.ts";
 import type { Listener } from "./listener.ts";
 import { advertiseIdleTime, DirectRequest, ignoreFollowing } from "./node-internals.ts";
 
 /** How long nothing may move between two requests, and before the first or while an answer is due. */
-type Limits = Readonly<{ idleMs: number; stallMs: number; unansweredMax: number }>;
+type Limits = Readonly<{ idleMs: number; stallMs: number }>;
 
 /**
  * A connection on which nothing moves while an answer is due is cut after this and up to two looks: the
@@ -38,12 +38,6 @@ const WAITING_BYTES_MAX = 64 * 1024;
 
 /** Of each connection. No ordinary client sends so many ahead, and those of a few would keep everybody waiting. */
 const UNANSWERED_MAX = 16;
-
-type ConnectionTimes = Numbers & { readonly stallTimeoutMs?: number };
-
-/** What carries the requests of a server out, and whose requests those on a connection are. */
-type Handler = Pick<Listener, "handle" | "refuse" | "refuseBytes" | "lingering"> &
-  Partial<Pick<Listener, "senderOn">>;
 
 /** The headers that an answer needs once the head of its request was judged. */
 const KEPT_HEADERS = [
@@ -69,7 +63,7 @@ const TOKENLESS: ReadonlySet<number | undefined> = new Set([401, 204]);
 export class Connections {
   /** The sockets that are still shaking hands, under TLS. */
   readonly handshakes = new Set<Socket>();
-  readonly #handler: Handler;
+  readonly #handler: Listener;
   readonly #limits: Limits;
   readonly #connections = new Map<Socket, Connection>();
   /** Lent to requests that wait, on all connections: thousands of clients may each send ten ahead. */
@@ -80,16 +74,12 @@ export class Connections {
   /** During a drain: looks that are left for request heads which still arrive. */
   #looksLeft = DRAIN_LOOKS;
 
-  /**
-   * @param unansweredMax of each connection; with 1 pipelined requests are refused.
-   * @throws TypeError or RangeError for a number out of its range.
-   */
-  constructor(handler: Handler, options: ConnectionTimes, unansweredMax = UNANSWERED_MAX) {
+  /** @throws RangeError for a number out of its range. */
+  constructor(handler: Listener, options: Numbers) {
     this.#handler = handler;
     this.#limits = {
-      unansweredMax,
       idleMs: readNumber(options, "keepAliveTimeoutMs"),
-      stallMs: options.stallTimeoutMs ?? STALL_MS,
+      stallMs: STALL_MS,
     };
   }
 
@@ -111,7 +101,7 @@ export class Connections {
   }
 
   #add(socket: Socket): void {
-    const lend = () => new Lease(this.#waitingBudget, this.#handler.senderOn?.(socket) ?? NO_TOKEN);
+    const lend = () => new Lease(this.#waitingBudget, this.#handler.senderOn(socket));
     const connection = new Connection(socket, this.#limits, lend);
     this.#connections.set(socket, connection);
     socket.once("close", () => {
@@ -258,7 +248,7 @@ export class Connection {
   #wait(bytes: number): boolean {
     this.#waiting ??= this.#lend();
     const held = this.#waitingBytes + bytes;
-    const hasRoom = this.unanswered < this.#limits.unansweredMax && this.#waiting.hold(held);
+    const hasRoom = this.unanswered < UNANSWERED_MAX && this.#waiting.hold(held);
     if (hasRoom) this.#waitingBytes += bytes;
     if (this.#waitingBytes > WAITING_BYTES_MAX && !this.#isHeld) {
       this.#isHeld = true;

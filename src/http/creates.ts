@@ -37,7 +37,7 @@ export class Creates {
   readonly #bytes: Budget;
   readonly #longBodies = new Gate(1);
 
-  /** @throws TypeError or RangeError for a number out of its range. */
+  /** @throws RangeError for a number out of its range. */
   constructor(plants: PlantService, authenticator: Authenticator, options: Numbers) {
     this.#plants = plants;
     this.#authenticator = authenticator;

@@ -80,7 +80,7 @@ export interface ListenerOptions {
 /**
  * A request listener for any `node:http` server, whose parser judges the framing of requests.
  *
- * @throws TypeError or RangeError for a number out of its range (`NUMBER_OPTIONS`), or a base path or origin
+ * @throws RangeError for a number out of its range (`NUMBER_OPTIONS`), or a base path or origin
  * that is none.
  */
 export function createRequestListener(options: ListenerOptions): RequestListener {

@@ -9,7 +9,7 @@
 import { constants, createPrivateKey, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import http, { type IncomingMessage, type Server } from "node:http";
+import http, { type Server } from "node:http";
 import https from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
@@ -73,13 +73,13 @@ export class PlantServer {
    * Starts to serve. The caller closes the store.
    *
    * @throws the system's error if the server cannot listen at the address (`code` `EADDRINUSE`,
-   * `EACCES`, …); TypeError or RangeError for an option of the wrong type or out of its range
+   * `EACCES`, …); RangeError for an option out of its range
    * (`NUMBER_OPTIONS`); Error if certificate and key do not belong together.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
     const listener = new Listener(options);
     const connections = new Connections(listener, options);
-    const server = createServer(options, connections, (socket) => listener.senderOn(socket));
+    const server = createServer(options, connections, listener);
     await listen(server, options);
     return new PlantServer(server, connections, options);
   }
@@ -103,7 +103,7 @@ export class PlantServer {
    * that are still open at the deadline are cut. A second call changes nothing.
    *
    * @param drainTimeoutMs the deadline, by default 10,000; 0 cuts at once.
-   * @throws TypeError or RangeError if it is no valid time (`NUMBER_OPTIONS`).
+   * @throws RangeError if it is no valid time (`NUMBER_OPTIONS`).
    */
   async close(drainTimeoutMs?: number): Promise<void> {
     const timeoutMs = readNumber({ drainTimeoutMs }, "drainTimeoutMs");
@@ -146,11 +146,11 @@ export class PlantServer {
 /** Clients that connect without a pause must not keep a server from closing. */
 const ACCEPT_TURNS_MAX = 100;
 
-/** @param senderOn see `limitConnections`. @throws as `PlantServer.start`. @internal */
-export function createServer(
+/** @throws as `PlantServer.start`. */
+function createServer(
   options: Numbers & Pick<ServerOptions, "tls">,
   connections: Connections,
-  senderOn?: (socket: Socket) => string,
+  listener: Listener,
 ): Server {
   const { tls } = options;
   const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
@@ -167,7 +167,7 @@ export function createServer(
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
   if (tls !== undefined) watchHandshakes(server, connections.handshakes);
-  limitConnections(server, options, connections.handshakes, senderOn);
+  limitConnections(server, options, connections.handshakes, listener);
   server.maxHeadersCount = NODE_HEADERS_MAX;
   server.on("listening", () => {
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
@@ -190,8 +190,7 @@ export interface ListenOptions {
 const BACKLOG = 4096;
 
 /**
- * @throws the system's error if the server cannot listen there; TypeError or RangeError for an option
- * of the wrong type or out of its range.
+ * @throws the system's error if the server cannot listen there; RangeError for a port out of its range.
  */
 async function listen(server: Server, options: ListenOptions): Promise<void> {
   const { host = DEFAULT_HOST } = options;
@@ -249,15 +248,13 @@ export function readFilesMax(): number | undefined {
  * the oldest without a token.
  *
  * @param handshakes what `watchHandshakes` keeps.
- * @param senderOn the token that was shown on a connection. Without it no connection ever shows one, and
- * each request makes a connection the newest.
- * @throws TypeError or RangeError for a number out of its range.
+ * @throws RangeError for a number out of its range.
  */
 function limitConnections(
   server: Server,
   options: Numbers,
   handshakes: Set<Socket>,
-  senderOn?: (socket: Socket) => string,
+  listener: Listener,
 ): void {
   const tlsBytes = server instanceof https.Server ? TLS_BYTES : 0;
   const eachBytes = CONNECTION_BYTES + readNumber(options, "headerBytesMax") + tlsBytes;
@@ -293,7 +290,7 @@ function limitConnections(
   };
   const makeRoom = () => {
     for (const [oldest, ofRequests] of unchecked) {
-      const client = senderOn?.(ofRequests) ?? NO_TOKEN;
+      const client = listener.senderOn(ofRequests);
       const areMost = unchecked.size > connectionsMax / 2;
       if (client === NO_TOKEN && !areMost) break;
       unchecked.delete(oldest);
@@ -320,10 +317,6 @@ function limitConnections(
   server.on("secureConnection", (socket: Socket) => {
     const under = socketUnder(socket) as Socket;
     if (unchecked.has(under)) unchecked.set(under, socket); // in its old place
-  });
-  if (senderOn !== undefined) return;
-  server.on("request", ({ socket }: IncomingMessage) => {
-    if (unchecked.delete(socket)) unchecked.set(socket, socket);
   });
 }
 

@@ -84,8 +84,7 @@ export class PlantStore implements PlantService {
    *
    * @throws PlantStoreError `locked` if another process has it, `corruption` if a person has to look
    * at the log, `unsynced` if the disk does not sync the log, `io_error` if the system refuses.
-   * @throws TypeError or RangeError, before anything is changed, for an option of the wrong type or
-   * out of its range (`NUMBER_OPTIONS`).
+   * @throws RangeError, before anything is changed, for a number out of its range (`NUMBER_OPTIONS`).
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
     const { command = "library", onProgress, queueBytesMax } = options;
