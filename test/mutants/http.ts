@@ -153,8 +153,8 @@ a log holds what was sent: http/request-message
 
 http/connections.ts
 one request too many may wait on a connection: http/connection
-- this.unanswered < this.#limits.unansweredMax
-+ this.unanswered <= this.#limits.unansweredMax
+- this.unanswered < UNANSWERED_MAX
++ this.unanswered <= UNANSWERED_MAX
 each response closes its connection: contract/contract
 -     if (this.#isDraining) closeAfter(res);
 +     closeAfter(res);
