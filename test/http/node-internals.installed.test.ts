@@ -9,11 +9,11 @@ import { TIMEOUT } from "../support/watch.ts";
 
 /** The probe itself, and the tests that see each member work. */
 const FILES = [
-  "node-internals",
-  "whole-answer",
-  "contract-connection",
-  "mounted",
-  "connections-max",
+  "http/node-internals",
+  "http/whole-answer",
+  "contract/connections",
+  "http/mounted",
+  "http/connections-max",
 ];
 
 for (const major of TESTED) {
@@ -25,7 +25,7 @@ for (const major of TESTED) {
       t.skip(`needs Node.js ${major}, which npm could not install`);
       return;
     }
-    const files = FILES.map((file) => `test/http/${file}.test.ts`);
+    const files = FILES.map((file) => `test/${file}.test.ts`);
     const words = [node, "--import", "tsx", "--test", "--test-reporter=tap", ...files];
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     const { status, stdout } = await runToEnd(words, { cwd: ROOT, env });
