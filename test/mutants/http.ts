@@ -1,43 +1,27 @@
 /** Mistakes in the service, its listener for the operator and the client that tests have to find. */
-import { type Mutant, parseMutants } from "./mutants.ts";
-
-export const HTTP_MUTANTS: readonly Mutant[] = parseMutants(
-  `
+export const HTTP = `
 http/listener.ts
 an origin of CORS is compared by its beginning: contract/contract
 - if (!isOpen && !this.#origins.has(origin)) return {};
 + if (!isOpen && ![...this.#origins].some((known) => origin.startsWith(known))) return {};
-a preflight needs a token: contract/contract
--     if (isPreflight && this.#cors?.allows(req.headers.origin)) {
-+     if (isPreflight && this.#cors === undefined) {
 a base path is compared by its length: contract/contract
 - if (!path.startsWith(basePath)) return undefined;
 + if (path.length < basePath.length) return undefined;
 a base path is compared without regard to case: contract/contract
 - if (!path.startsWith(basePath)) return undefined;
 + if (!path.toLowerCase().startsWith(basePath.toLowerCase())) return undefined;
-a path with a slash at its end is accepted: contract/contract
-- if (rest === PLANTS.path) return { resource: PLANTS };
-+ if (rest.replace(/\\/$/, "") === PLANTS.path) return { resource: PLANTS };
 a scope is not checked: contract/contract
 -     if (!sender.scopes.includes(operation.scope)) {
 +     if (sender.scopes.length === 0) {
-a list needs the scope of a create: contract/contract
-- { name: "listPlants", scope: "read" };
-+ { name: "listPlants", scope: "write" };
 a path is looked up before the token: contract/contract
 -       const sender = this.#authenticator.authenticate(req, head);
 +       if (!findRoute(req.url ?? "", this.#basePath)) throw notFound(this.#basePath); const sender = this.#authenticator.authenticate(req, head);
-a 405 does not say what is allowed: contract/contract
--       res.setHeader("Allow", methodsOf(route.resource));
 HEAD is not allowed for a list: contract/contract
 - GET: LIST_PLANTS, HEAD: LIST_PLANTS,
 + GET: LIST_PLANTS,
-
 a read may have a body: http/connection
 -     if (announcesBody(req)) {
 +     if (req.complete) {
-
 http/head.ts
 the word Bearer is compared with regard to case: contract/contract
 - const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
@@ -45,9 +29,6 @@ the word Bearer is compared with regard to case: contract/contract
 the first of two tokens counts: contract/contract
 - authorization = authorization === undefined ? value : SEVERAL;
 + authorization ??= value;
-the first of two media types counts: contract/contract
-- contentType = contentType === undefined ? value : SEVERAL;
-+ contentType ??= value;
 two Host headers are accepted: contract/contract
 -       hosts += HOST.test(value) ? 1 : 2;
 +       hosts = HOST.test(value) ? 1 : 2;
@@ -65,7 +46,6 @@ an unknown expectation is ignored: contract/contract
 a token is checked once on a connection: http/verdicts
 - const isCurrent = this.#tokens.isCurrent?.(accepted.verified);
 + const isCurrent = true as boolean | Promise<boolean>;
-
 http/answer.ts
 a request without a token is said to have a bad one: contract/contract
 -   missing_token: ASK_TOKEN,
@@ -83,9 +63,6 @@ a length is counted in characters: contract/contract
 + "Content-Length": \`\${body.length}\`,
 a cache may keep a plant: contract/contract
 -     "Cache-Control": "no-store",
-a browser may guess the type of a response: contract/contract
--     "X-Content-Type-Options": "nosniff",
-
 http/body.ts
 a body as long as the limit is refused: contract/contract
 -   if (declared > bytesMax) throw tooLarge(bytesMax);
@@ -96,7 +73,6 @@ a body in chunks may be a byte too long: contract/contract
 one token may take all of a budget: http/body-budget
 -     if (more > 0 && share > budget.max - budget.lent - more) return false;
 +     if (more > 0 && budget.lent + more > budget.max) return false;
-
 http/creates.ts
 a plant is answered before it is durable: contract/contract
 -         await this.#plants.create(plant);
@@ -104,7 +80,6 @@ a plant is answered before it is durable: contract/contract
 a token that was revoked while the body arrived is good: http/verdicts
 -         : tokens.requireCurrent(sender);
 +         : undefined;
-
 http/stream.ts
 a token is not checked again in a stream: http/stream
 -       if (next !== undefined) await checkSender(); // which may wait
@@ -114,26 +89,18 @@ a stream that fails ends as if it were whole: http/stream
 a page has one plant too many: contract/contract
 - this.count < this.countMax &&
 + this.count <= this.countMax &&
-a last page has a link: contract/contract
--     this.hasMore = end < slice.length;
-+     this.hasMore = end <= slice.length;
 the last line of a stream lacks its line feed: http/stream
 -     yield wanted === undefined ? slice : wanted.take(slice);
 +     yield wanted === undefined ? slice.subarray(0, -1) : wanted.take(slice);
-
 http/reads.ts
 a page of 1001 plants may be asked for: contract/contract
 - export const LIMIT_MAX = 1000;
 + export const LIMIT_MAX = 1001;
-a page of no plants may be asked for: contract/contract
-- /^[1-9][0-9]{0,3}$/.test(text)
-+ /^[0-9]{1,4}$/.test(text)
 a link leads to the page after its first plant: contract/contract
 - const last = text.lastIndexOf(ID_AFTER) + ID_AFTER.length;
 + const last = text.indexOf(ID_AFTER) + ID_AFTER.length;
 a token that was revoked during a read is good: http/verdicts
 -       await this.#authenticator.requireCurrent(sender); // the token may be revoked by now
-
 http/request-message.ts
 an unsafe request id of the client is repeated: contract/contract
 - return typeof sent === "string" && SAFE.test(sent) ? sent : OURS + ++made;
@@ -150,7 +117,6 @@ any peer may name its client: http/client-address
 a log holds what was sent: http/request-message
 - answered.reason.replace(VALUES, "");
 + answered.reason;
-
 http/connections.ts
 one request too many may wait on a connection: http/connection
 - this.unanswered < UNANSWERED_MAX
@@ -158,16 +124,13 @@ one request too many may wait on a connection: http/connection
 each response closes its connection: contract/contract
 -     if (this.#isDraining) closeAfter(res);
 +     closeAfter(res);
-
 http/body.ts
 what reads hold is lost after a CONNECT: http/connection
 -   socket.setMaxListeners(0).on("close", end);
-
 http/node-internals.ts
 a body in small chunks takes much memory while its token is looked up: http/connection
 -     if (this.#held !== undefined) {
 +     if (this.#held === null) {
-
 http/server.ts
 a client may change its TLS keys for ever: http/connection
 -     if (count >= KEY_UPDATES_MAX) socket.destroy();
@@ -177,28 +140,20 @@ a stop cuts the requests in flight: http/server
 a second close of a server does not wait: http/server
 -     this.#closing ??= this.#drain(timeoutMs);
 +     if (this.#closing !== undefined) return; this.#closing = this.#drain(timeoutMs);
-
 core/options.ts
 a server is open to other machines: http/server
 - export const DEFAULT_HOST = "127.0.0.1";
 + export const DEFAULT_HOST = "0.0.0.0";
-
 client.ts
 a request is sent again after a 500: client/client
 - const REPEATED_STATUSES = [408, 429, 502, 503, 504];
 + const REPEATED_STATUSES = [408, 429, 500, 502, 503, 504];
-a request is not sent again after a 429: client/client
-- const REPEATED_STATUSES = [408, 429, 502, 503, 504];
-+ const REPEATED_STATUSES = [408, 502, 503, 504];
 a request is sent again that the store has no room for: client/client
 - && failure.code !== "not_stored") {
 + && failure.code !== undefined) {
 Retry-After is ignored: client/client
 - await sleep(isInTime ? askedMs : Math.random() * backoffMs, signal);
 + await sleep(Math.random() * backoffMs, signal);
-Retry-After is read as milliseconds: client/client
-- 1000 * Number(text)
-+ Number(text)
 an unknown outcome looks like a failure: client/client
 - throw new PlantStoreError("outcome_unknown", UNKNOWN, { cause: cause ?? error });
 + throw error;
@@ -210,11 +165,7 @@ a list that breaks off within a line is whole: client/client
 an id is rounded by the client: client/client
 - plant.id = parseInt64(value);
 + plant.id = BigInt(Math.round(JSON.parse(value)));
-the response of another program is a success: client/client
--     if (name !== stored.name || tag !== stored.tag) throw failureOf(200, text);
 the client shows its token: client/client
 - throw new TypeError("token: expected a bearer token");
 + throw new TypeError(\`token: expected a bearer token, got \${token}\`);
-`,
-  "tests",
-);
+`;

@@ -1,8 +1,5 @@
 /** Mistakes over PostgreSQL. Most need a server, which `npm run test:full` finds; without one they are not tried. */
-import { type Mutant, parseMutants } from "./mutants.ts";
-
-export const POSTGRES_MUTANTS: readonly Mutant[] = parseMutants(
-  `
+export const POSTGRES = `
 postgres/batch-writer.ts
 a row that the statement does not return is answered 200: postgres/failing-statements.slow
 - if (row === undefined) void this.#hold(entry, number);
@@ -16,21 +13,13 @@ a stored row with other content is no conflict: postgres/failing-statements.slow
 the deadline of a create is ignored: postgres/failing-statements.slow
 - if (deadline <= now) reject(writeFailed(new DatabaseFault("The deadline is over")));
 + if (deadline <= 0) reject(writeFailed(new DatabaseFault("The deadline is over")));
-a held row is sent again with another number: postgres/failing-statements.slow
-- const options = { number, limitMs: 0 };
-+ const options = { limitMs: 0 };
-
 postgres/connection.ts
-a row that is refused is sent again: postgres/failing-statements.slow
-- if (sqlstate === "55P03" || kind === "21" || kind === "22" || kind === "23") return "split";
-+ if (sqlstate === "55P03") return "split";
 the notice of a cancelled wait is ignored: postgres/failing-statements.slow
 - if (isDoubt(notice)) this.#doubt = String(notice.message);
 + if (isDoubt(notice)) this.#doubt = undefined;
 the name in the certificate of the database is not compared: postgres/tls.installed
 - mode === "verify-ca" ? undefined : tls.checkServerIdentity(host, certificate),
 + mode === "verify-full" ? undefined : tls.checkServerIdentity(host, certificate),
-
 postgres/database-url.ts
 TLS is off by default if one host is local: postgres/database-url
 - const byDefault = hosts.every(isLocal) ? "disable" : "verify-full";
@@ -38,7 +27,6 @@ TLS is off by default if one host is local: postgres/database-url
 sslmode=require checks less than all: postgres/database-url
 - mode: mode === "require" ? "verify-full" : mode,
 + mode: mode === "require" ? "verify-ca" : mode,
-
 postgres/database.ts
 a host of a lower timeline than was seen is used: postgres/replaced-host
 - if (found.timeline < this.#timeline) {
@@ -49,12 +37,10 @@ two hosts of one timeline are not told apart: postgres/hosts.installed
 another store under the same name is used: postgres/settings.installed
 - if (store !== undefined && store !== this.#store) {
 + if (store === undefined && store !== this.#store) {
-
 postgres/standby-proof.ts
 a commit is proven by no standby: postgres/hosts.installed
 - if (Number(count) >= countNeeded(names ?? "")) return;
 + if (Number(count) >= 0) return;
-
 postgres/inspection.ts
 a table that is not logged is accepted: postgres/settings.installed
 - AND t.relpersistence OPERATOR(pg_catalog.<>) 'p')\`]:
@@ -62,7 +48,6 @@ a table that is not logged is accepted: postgres/settings.installed
 a database without fsync is accepted: postgres/settings.installed
 - [setting("fsync", "off")]: alterSystem("fsync is off: a crash loses plants", "fsync = on"),
 + [setting("fsync", "never")]: alterSystem("fsync is off: a crash loses plants", "fsync = on"),
-
 postgres/schema.ts
 a repeat takes over the number of the batch: postgres/conformance.installed
 - ON CONFLICT (id) DO UPDATE SET batch = p.batch
@@ -70,25 +55,14 @@ a repeat takes over the number of the batch: postgres/conformance.installed
 what text cannot hold is not kept exactly: postgres/conformance.installed
 - isText ? "NULL" : encodeElement(encodeNewPlant(plant)),
 + isText ? "NULL" : "NULL",
-
 postgres/postgres-plants.ts
 the plant of the cursor is listed again: postgres/conformance.installed
 - yield isCursor ? rows.slice(1) : rows;
 + yield rows;
-a store that is closed takes more creates: postgres/conformance.installed
-- if (this.#closing !== undefined) {
-+ if (this.#closing === null) {
-
-postgres/postgres-tokens.ts
-tokens that have changed are not read again: postgres/conformance.installed
-- if (beat?.[0] === this.#version) this.note(begun);
-+ if (this.#version !== undefined) this.note(begun);
-
 postgres/token-table.ts
 a revoked token is revived by an import: postgres/token-import.installed
 - ON CONFLICT (hash) DO UPDATE SET revoked_at = coalesce(t.revoked_at, excluded.revoked_at) RETURNING 1\`;
 + ON CONFLICT (hash) DO UPDATE SET revoked_at = excluded.revoked_at RETURNING 1\`;
-
 cli/database.ts
 a password is accepted as an argument: postgres/command-line.installed
 - if (PASSWORD.test(database) && process.argv.some((word) => word.includes(database))) {
@@ -96,9 +70,4 @@ a password is accepted as an argument: postgres/command-line.installed
 the password of a URL in a file is shown: postgres/command-line.installed
 - throw new UsageError(\`\${shown}: \${error.message}\`);
 + throw new UsageError(\`\${shown}: \${error.message}: \${text}\`);
-the password in the file is read only once: postgres/command-line.installed
-- const now = stat.isFile() ? await readUrl(file) : first;
-+ const now = first;
-`,
-  "tests",
-);
+`;
