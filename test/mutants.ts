@@ -57,7 +57,10 @@ interface FileResult {
 
 /** A copy of the project, in which one mistake at a time is made. */
 class Copy {
-  readonly root = mkdtempSync(join(tmpdir(), "mutant-"));
+  readonly #folder = mkdtempSync(join(tmpdir(), "mutant-"));
+  readonly root = join(this.#folder, "project");
+  /** For what a test that is cut off leaves behind: it finds no package of the project above it. */
+  readonly #temporary = join(this.#folder, "tmp");
   /** What the tests of each file do without a mistake. */
   readonly #before = new Map<string, FileResult>();
 
@@ -68,13 +71,8 @@ class Copy {
     }
     symlinkSync(join(ROOT, "node_modules"), join(this.root, "node_modules"));
     mkdirSync(this.#temporary);
-    for (const folder of [this.root, this.#temporary]) chmodSync(folder, 0o755); // for PostgreSQL's user
-    process.once("exit", () => rmSync(this.root, { recursive: true, force: true }));
-  }
-
-  /** For what a test that is cut off leaves behind. */
-  get #temporary(): string {
-    return join(this.root, "t");
+    chmodSync(this.#folder, 0o755); // for the user that runs PostgreSQL
+    process.once("exit", () => rmSync(this.#folder, { recursive: true, force: true }));
   }
 
   async try(mutant: Mutant): Promise<Outcome> {

@@ -562,6 +562,12 @@ const FORWARDED: readonly [says: string, headers: Ask["headers"], client: string
   ["a percent escape", { [LIST]: "6.6.6.6, 192.0.2.1%1b" }, "127.0.0.1"],
   ["the interface of an address", { [LIST]: "fe80::1%eth0" }, "fe80::1"],
   ["500 proxies", { [LIST]: `192.0.2.1${", 10.0.0.1".repeat(500)}` }, "10.0.0.1"],
+  [
+    "as many proxies as there may be",
+    { [LIST]: `192.0.2.1${", 10.0.0.1".repeat(31)}` },
+    "192.0.2.1",
+  ],
+  ["one proxy too many", { [LIST]: `192.0.2.1${", 10.0.0.1".repeat(32)}` }, "10.0.0.1"],
   ["Forwarded alone", { Forwarded: "for=192.0.2.1" }, "127.0.0.1"],
 ];
 

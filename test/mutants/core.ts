@@ -47,6 +47,8 @@ an error number changes: contract/contract
 -   unknown_plant: 40402,
 +   unknown_plant: 40403,
 core/token.ts
+a member of a token that is not known is ignored: auth/token-bits
+-   requireMembers(members, RECORD_MEMBERS);
 a token is good at the moment when it expires: core/token
 - now < expiresAt);
 + now <= expiresAt);
@@ -68,6 +70,9 @@ a token that expires is good for what has begun: auth/token-registry-looks
 - if (record === undefined || !isLive(record, this.#clock.wallMs())) return false;
 + if (record === undefined) return false;
 auth/token-log.ts
+a revocation that ends no token is accepted: auth/token-bits
+-       if (!ended?.length) throw damage("name: expected that of a token that is not revoked yet");
++       if (ended === undefined) return;
 a revoked token is live if a line creates it once more: auth/token-log
 - const known = this.#tokens.get(token.hash);
 + const known = undefined as Token | undefined;

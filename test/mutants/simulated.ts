@@ -56,9 +56,6 @@ a new file has no durable name: not durable, lost, token lost
 -         if (!isTemporary) await syncFolderAndName(path.dirname(filePath));
 an append whose sync failed is durable: not durable, lost
 -       return this.#undo(bytes, written, cause);
-a short append is whole: needless store_failed, needless io_error, start: io_error
--       while (written < bytes.length) {
-+       if (written < bytes.length) {
 an append does not look for its file: not durable, lost
 -         this.assertInPlace(this.#end + written);
 an append after a failed sync may be tried again: not durable, lost, twice, needless write_failed
@@ -89,9 +86,6 @@ a refused batch is answered as durable: not durable, lost, index
 the writer goes on after an unknown outcome: not durable, lost, twice, index, needless write_failed
 - batch.fail(this.fail(result.cause));
 + this.#refuse(batch, result.cause);
-a batch is answered with the one before it: not durable, lost
--       this.#acknowledge(batch, start, syncMs);
-+       this.#acknowledge(batch, start, syncMs); next?.batch.acknowledge(start);
 the checkpoint counts a batch that is being written: refused, lost
 -     return { batch, startedAt, written: this.#file.append(batch.bytes) };
 +     this.#options.onDurable?.(extendCheckpoint(this.#end, batch.bytes, batch.records), batch.bytes); return { batch, startedAt, written: this.#file.append(batch.bytes) };
@@ -133,17 +127,12 @@ a quarantine file is written to again: quarantine changed
 a last line without its line feed is torn: token lost, lost
 -   const isWhole = text !== undefined && (isBlank(text) || isRecord(text));
 +   const isWhole = text !== undefined && isBlank(text);
-a last line does not get its line feed: start: io_error, needless io_error, served damage, index, token lost
--   await file.appendOrThrow(Buffer.of(LINE_FEED));
 store/verify-repair.ts
 a repair does not keep the old log: removed
 -     if (kept === undefined) disk.link(logPath, keptPath);
 a repair does not make durable what it accepts or keeps: removed, not durable, lost
 -     makeDurable(log, scan.end, (earliest) => scan.startOfRewrite(earliest)),
 +     Promise.resolve(),
-a repair goes on with a log that was not finished: repair, twice, index, served damage
-- async () => disk.unlink(newPath)
-+ async () => undefined
 a repair leaves the checkpoint of the old log: removed, refused, repair
 -     await removeCheckpoint(logPath);
 store/backup.ts
@@ -184,10 +173,6 @@ log/checkpoint.ts
 an empty file is renamed to a checkpoint: leftover
 -   const isEmpty = disk.find(unsyncedPath(logPath))?.size === 0n;
 +   const isEmpty = false;
-auth/token-file.ts
-a token event is written with its line feed: start: corruption, token log, needless corruption
-- await file.appendOrThrow(Buffer.from(encodeTokens(event)));
-+ return file.appendOrThrow(Buffer.from(\`\${encodeTokens(event)}\\n\`));
 log/folder.ts
 an error of the system leaves a function of the store: raw error
 -     throw ioError(\`Cannot look for "\${filePath}"\`, cause);
