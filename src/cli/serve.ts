@@ -50,7 +50,7 @@ import {
 } from "./options.ts";
 import { announce, count, describeProgress, LEVELS, type Notice, report } from "./output.ts";
 
-export const SERVE_OPTIONS = {
+const SERVE_OPTIONS = {
   data: DATA,
   ...DATABASE_OPTIONS,
   host: HOST,

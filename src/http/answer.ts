@@ -102,7 +102,7 @@ const INTERNAL = {
 } as const;
 
 /** A whole answer as text, for a connection without a response; the connection closes. */
-export function encodeReply(reply: Reply, requestId: string): string {
+function encodeReply(reply: Reply, requestId: string): string {
   const headers = {
     ...replyHeaders(reply, requestId),
     Date: new Date().toUTCString(),
@@ -253,7 +253,7 @@ export function answerSocket(socket: Socket, reply: Reply, lingering: Lingering)
  * Has the connection linger after the answer, and no request that follows carried out: Node's own close
  * would reset a client that still sends.
  */
-export function lingerAfterEnd({ req, res, lingering }: Exchange): void {
+function lingerAfterEnd({ req, res, lingering }: Exchange): void {
   res.setHeader("Connection", "close");
   if (ignoreFollowing(req)) req.resume();
   const { socket } = req;

@@ -313,10 +313,8 @@ function preflightReply({ headers }: IncomingMessage): Reply {
  * Lets pages of named origins use the service from a browser (the CORS protocol of the Fetch
  * standard). Requests from other pages are answered without CORS headers, so the browser hides the
  * answers from them. Cookies are not used, so `*` is safe. No cache keeps an answer, so none needs `Vary`.
- *
- * @internal
  */
-export class Cors {
+class Cors {
   readonly #origins: ReadonlySet<string>;
 
   constructor(origins: readonly string[]) {

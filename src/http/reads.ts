@@ -155,7 +155,7 @@ interface ListQuery {
 }
 
 /** @throws PlantStoreError `invalid_query`; the message names every fault. */
-export function parseListQuery(target: string): ListQuery {
+function parseListQuery(target: string): ListQuery {
   const parameters = new URLSearchParams(/\?(.*)/s.exec(target)?.[1]);
   const faults: string[] = [];
   const read = <T>(name: string, parse: (text: string) => T | undefined, expected: string) => {
@@ -181,6 +181,6 @@ function parseLimit(text: string): number | undefined {
 }
 
 /** Whether the client asks for a stream, and could notice that it was cut. */
-export function wantsStream({ headers: { accept = "" }, httpVersion }: IncomingMessage): boolean {
+function wantsStream({ headers: { accept = "" }, httpVersion }: IncomingMessage): boolean {
   return httpVersion !== "1.0" && accept.toLowerCase().includes(NDJSON);
 }

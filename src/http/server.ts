@@ -231,8 +231,8 @@ export function connectionsThatFit(files: number, heapBytes: number, eachBytes: 
   return Math.max(1, Math.min(byFiles, byHeap, NUMBER_OPTIONS.connectionsMax.max));
 }
 
-/** How many files the process may have open; `undefined` if that is unlimited or unknown. @internal */
-export function readFilesMax(): number | undefined {
+/** How many files the process may have open; `undefined` if that is unlimited or unknown. */
+function readFilesMax(): number | undefined {
   try {
     const limits = readFileSync("/proc/self/limits", "latin1");
     return Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1]) || undefined;

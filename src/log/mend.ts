@@ -49,7 +49,7 @@ const SECTOR_BYTES = 512;
  * judges its log by the same rule). The first sector begins with the line: what is before it was on
  * disk already.
  */
-export function hasLostSector(line: Buffer, offset: number): boolean {
+function hasLostSector(line: Buffer, offset: number): boolean {
   return sectorsOf(line, offset).some(({ isLost }) => isLost);
 }
 

@@ -493,7 +493,7 @@ const FAULTS: readonly [what: string, error: number, ask: Ask, skip?: Case["skip
 ];
 
 /** A create with every fault from this one on; of two in one place the earlier. */
-export function faultyFrom(first: number): Ask {
+function faultyFrom(first: number): Ask {
   const asks = FAULTS.slice(first)
     .map(([, , ask]) => ask)
     .reverse();

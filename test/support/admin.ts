@@ -13,7 +13,7 @@ import type {
 } from "../../src/core/services.ts";
 
 /** A status that the test sets. The tests of the program use the real one. */
-export class TestStatus implements Status {
+class TestStatus implements Status {
   current: ServiceState = "ready";
   known: StoreStatus | undefined = {
     plants: 7,
@@ -66,12 +66,12 @@ export interface Admin {
   wait(): void;
 }
 
-export interface AdminRequest {
+interface AdminRequest {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-export interface AdminAnswer {
+interface AdminAnswer {
   readonly status: number | undefined;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly text: string;

@@ -116,7 +116,7 @@ export function rowsOf(page: string, firstColumn: string): Row[] {
 }
 
 /** All tables of a page, with the text of each cell. */
-export function tablesOf(page: string) {
+function tablesOf(page: string) {
   return Array.from(proseOf(page).matchAll(/^\|.*\|\n\|[-:| ]+\|\n((?:\|.*\|\n?)*)/gm), (table) => {
     const [head = "", , ...lines] = table[0].trimEnd().split("\n");
     const columns = cellsOf(head).map((cell) => cell.replaceAll("`", ""));

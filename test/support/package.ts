@@ -37,7 +37,7 @@ const run = promisify(execFile);
 let packing: Promise<string> | undefined;
 
 /** The path of the tarball that `npm pack` makes. */
-export function packLibrary(): Promise<string> {
+function packLibrary(): Promise<string> {
   packing ??= pack();
   return packing;
 }

@@ -46,7 +46,7 @@ export function runModule(text: string, args: readonly string[] = []): Promise<F
 }
 
 /** The arguments with which Node runs such a text. */
-export function moduleArgs(text: string): string[] {
+function moduleArgs(text: string): string[] {
   return ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", text];
 }
 
