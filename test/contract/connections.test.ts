@@ -4,7 +4,6 @@ import { once } from "node:events";
 import net from "node:net";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import type { NewPlant } from "../../src/core/plant.ts";
 import { revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
@@ -17,8 +16,8 @@ import {
   resultOf,
 } from "../support/contract.ts";
 import { parseAnswers } from "../support/raw.ts";
-import { startService } from "../support/service.ts";
-import { collectMessages, makeLatch, until } from "../support/watch.ts";
+import { holdCreates, startService } from "../support/service.ts";
+import { collectMessages, until } from "../support/watch.ts";
 
 const GOOD = { body: plantBody(1) };
 const SECOND = { body: plantBody(2) };
@@ -90,12 +89,7 @@ test("a create whose token is revoked before its body has arrived stores nothing
 
 test("a request after an offer that is not answered yet is not carried out either", async (t) => {
   const service = await startService(t);
-  const create = service.store.create.bind(service.store);
-  const { released, release } = makeLatch();
-  t.mock.method(service.store, "create", async (plant: NewPlant) => {
-    await released;
-    return create(plant);
-  });
+  const { release } = holdCreates(t, service);
   const client = await Client.connect(service.port);
   await client.send(encodeRequest(service, { ...OFFER, ...GOOD }), encodeRequest(service, SECOND));
   release();

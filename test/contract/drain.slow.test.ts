@@ -3,13 +3,12 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
 import { test } from "node:test";
-import type { NewPlant } from "../../src/core/plant.ts";
 import { createToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest, plantBody } from "../support/contract.ts";
 import type { RawAnswer } from "../support/raw.ts";
-import { type Service, startService } from "../support/service.ts";
-import { makeLatch, until } from "../support/watch.ts";
+import { holdCreates, type Service, startService } from "../support/service.ts";
+import { until } from "../support/watch.ts";
 
 const GOOD = { body: plantBody(1) };
 const SECOND = { body: plantBody(2) };
@@ -88,15 +87,10 @@ for (const [where, before] of [
 
 test("a drain answers the request before half a head, and does not wait for the rest", async (t) => {
   const service = await startService(t);
-  const { create } = service.store;
-  const { released, release } = makeLatch();
-  const held = t.mock.method(service.store, "create", async (plant: NewPlant) => {
-    await released;
-    return create.call(service.store, plant);
-  });
+  const { release, count } = holdCreates(t, service);
   const client = await Client.connect(service.port);
   await client.send(Buffer.concat([encodeRequest(service, GOOD), halfHead(service)]));
-  await until("it is in flight", () => held.mock.callCount() === 1);
+  await until("it is in flight", () => count() === 1);
   const others = await Client.connect(service.port);
   const closed = service.server.close(PATIENT_MS);
   assert.deepEqual(await others.rest(), []); // at least two looks have passed

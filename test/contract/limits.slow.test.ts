@@ -1,7 +1,6 @@
 /** Limits of time and memory that take a while to reach. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { NewPlant } from "../../src/core/plant.ts";
 import { Connections } from "../../src/http/connections.ts";
 import { Client } from "../support/client.ts";
 import {
@@ -12,8 +11,13 @@ import {
   plantBody,
   resultOf,
 } from "../support/contract.ts";
-import { type Service, type ServiceOptions, startService } from "../support/service.ts";
-import { makeLatch, until } from "../support/watch.ts";
+import {
+  holdCreates,
+  type Service,
+  type ServiceOptions,
+  startService,
+} from "../support/service.ts";
+import { until } from "../support/watch.ts";
 
 const GOOD = { body: plantBody(1) };
 const SECOND = { body: plantBody(2) };
@@ -25,12 +29,7 @@ async function startHeld(
   options: ServiceOptions = {},
 ): Promise<{ service: Service; release: () => void }> {
   const service = await startService(t, options);
-  const create = service.store.create.bind(service.store);
-  const { released, release } = makeLatch();
-  t.mock.method(service.store, "create", async (plant: NewPlant) => {
-    await released;
-    return create(plant);
-  });
+  const { release } = holdCreates(t, service);
   return { service, release };
 }
 

@@ -7,7 +7,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { describe, type TestContext, test } from "node:test";
 import { Budget, Lease } from "../../src/http/body.ts";
 import { Connection } from "../../src/http/connections.ts";
-import { type NewPlant, PlantServer } from "../../src/index.ts";
+import { PlantServer } from "../../src/index.ts";
 import { createTestStore } from "../../src/testing.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
@@ -22,7 +22,7 @@ import {
 import { usedBytes } from "../support/memory.ts";
 import { sendRaw } from "../support/raw.ts";
 import { startReadable } from "../support/reading.ts";
-import { startService } from "../support/service.ts";
+import { holdCreates, startService } from "../support/service.ts";
 import { makeLatch, until } from "../support/watch.ts";
 
 const IDLE_MS = 600_000;
@@ -147,12 +147,7 @@ describe("on a connection", () => {
 
   test("the seventeenth unanswered request is answered 50301, and nothing after it is carried out", async (t) => {
     const service = await startService(t);
-    const create = service.store.create.bind(service.store);
-    const { released, release } = makeLatch();
-    t.mock.method(service.store, "create", async (plant: NewPlant) => {
-      await released;
-      return create(plant);
-    });
+    const { release } = holdCreates(t, service);
     const requests = Array.from({ length: 20 }, (_, id) =>
       encodeRequest(service, { body: plantBody(id) }),
     );

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import {
   createToken,
+  type NewPlant,
   PlantServer,
   PlantStore,
   type PlantStoreOptions,
@@ -11,6 +12,7 @@ import {
   TokenRegistry,
 } from "../../src/index.ts";
 import { makeFolder } from "./folders.ts";
+import { makeLatch } from "./watch.ts";
 
 export interface Service {
   readonly folder: string;
@@ -89,4 +91,18 @@ export function errorNumber({ text }: Pick<Answer, "text">): number {
   }
   if (typeof body.message !== "string") throw new Error(`expected a message, got ${text}`);
   return body.error;
+}
+
+/** Has the creates of a service wait until they are released. */
+export function holdCreates(
+  t: TestContext,
+  { store }: Pick<Service, "store">,
+): { readonly release: () => void; readonly count: () => number } {
+  const create = store.create.bind(store);
+  const { released, release } = makeLatch();
+  const held = t.mock.method(store, "create", async (plant: NewPlant) => {
+    await released;
+    return create(plant);
+  });
+  return { release, count: () => held.mock.callCount() };
 }
