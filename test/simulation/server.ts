@@ -85,7 +85,10 @@ export class Server {
     life.recovering = undefined;
     if (changes === folder.changes) {
       life.judge.judgeServed(folder, before, store.size, life.hasFaults);
-    } else life.judge.learnPlaces(folder); // the store may know nothing of what was appended meanwhile
+    } else {
+      folder.places.clear(); // they are those of the log before this start
+      life.judge.learnPlaces(folder); // the store may know nothing of what was appended meanwhile
+    }
     const registry = await TokenRegistry.open(folder.path).catch(async (error) => {
       await store.close();
       throw error;
