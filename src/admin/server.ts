@@ -23,7 +23,7 @@ import type { Recorder } from "./recorder.ts";
 import { describeState, judgeState, readStatusDocument, Sources, share } from "./status.ts";
 import { STATUS_PAGE, STATUS_PAGE_POLICY } from "./status-page.ts";
 
-export interface AdminOptions {
+interface AdminOptions {
   /** See `parseAdminAddress`. */
   readonly address: AdminAddress;
   readonly status: Status;

@@ -37,7 +37,7 @@ type Details = Pick<
 type Postgres = typeof import("../postgres/index.ts");
 
 /** An open database, and the functions that work with it, which are imported only if needed. */
-export interface OpenDatabase {
+interface OpenDatabase {
   readonly plants: PostgresPlants;
   readonly postgres: Postgres;
 }

@@ -321,9 +321,8 @@ export function hasStopped(socket: Socket): boolean {
 }
 
 /**
- * The connection under TLS, as the server accepted it; a unix socket has no address by which
- * it could be found. The documented way: none, so no handshake is counted, and every connection with TLS
- * counts as one that showed no good token.
+ * The connection under TLS, as the server accepted it. The documented way: none, so no handshake is counted,
+ * and every connection with TLS counts as one that showed no good token.
  */
 export function socketUnder(secure: Socket): Socket | undefined {
   return isOn ? (secure as unknown as { _parent?: Socket })._parent : undefined;

@@ -199,11 +199,10 @@ async function listen(server: Server, options: ListenOptions): Promise<void> {
   await once(server, "listening");
 }
 
-/** `127.0.0.1:8080`, `[::1]:8080`; `localhost` for the path of a Unix socket. */
+/** Of a server that listens: `127.0.0.1:8080`, `[::1]:8080`. */
 function addressOf(server: Server): string {
-  const address = server.address() as AddressInfo | string | null;
-  if (address === null || typeof address === "string") return "localhost";
-  return formatHostPort(address.address, address.port);
+  const { address, port } = server.address() as AddressInfo;
+  return formatHostPort(address, port);
 }
 
 /** Memory of a connection at worst, without the head of a request (measured). */

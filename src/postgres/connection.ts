@@ -63,7 +63,7 @@ export class DatabaseFault extends Error {
 }
 
 /** What to do after the fault of a statement. @internal */
-export type NextStep =
+type NextStep =
   /** Fail: the disk is full, or the statement does not fit the database. */
   | "refuse"
   /** Send the rows in parts: one of them was refused, or another transaction holds it. */

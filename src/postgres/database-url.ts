@@ -39,7 +39,7 @@ export interface TlsRule {
  */
 const TLS_MODES = ["disable", "verify-ca", "verify-full", "require"] as const;
 /** @internal */
-export type TlsMode = (typeof TLS_MODES)[number];
+type TlsMode = (typeof TLS_MODES)[number];
 
 /** The last three change nothing here, but psql shares the URL. */
 const PARAMETERS = [

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import net, { type Socket } from "node:net";
-import { join } from "node:path";
+import net, { type AddressInfo, type Socket } from "node:net";
 import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
 import { promisify } from "node:util";
@@ -10,7 +9,6 @@ import { createTlsServer, watchHandshakes } from "../../src/http/server.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { assertCommonHeaders, assertError, chunked, encodeRequest } from "../support/contract.ts";
-import { makeFolder } from "../support/folders.ts";
 import { parseAnswers } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 import { trickle } from "../support/trickle.ts";
@@ -223,26 +221,26 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
   });
 });
 
-test("unfinished handshakes are closed and finished ones kept, also on a unix socket", {
+test("unfinished handshakes are closed and finished ones kept", {
   ...NEEDS_OPENSSL,
   ...TIMEOUT,
 }, async (t) => {
-  const path = join(makeFolder(t), "socket");
   const server = createTlsServer({}, makeCertificate(t, "first"));
   t.after(() => server.close());
   server.on("request", (_: IncomingMessage, res: ServerResponse) => res.end("done"));
   const handshakes = new Set<Socket>();
   watchHandshakes(server, handshakes);
-  server.listen({ path });
+  server.listen(0, "127.0.0.1");
   await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
   /** The server's end of a connection. Connections are opened one at a time, so the event belongs to this one. */
   const connect = async (client: Socket, event: string): Promise<Socket> => {
     t.after(() => client.destroy());
     return (await once(server, event))[0];
   };
-  const first = await connect(net.connect({ path }), "connection");
-  const second = await connect(net.connect({ path }), "connection");
-  const client = tls.connect({ path, rejectUnauthorized: false });
+  const first = await connect(net.connect(port, "127.0.0.1"), "connection");
+  const second = await connect(net.connect(port, "127.0.0.1"), "connection");
+  const client = tls.connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
   await connect(client, "secureConnection");
 
   for (const socket of handshakes) socket.destroy();
