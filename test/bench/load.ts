@@ -18,7 +18,7 @@ export interface Load {
 }
 
 /** Plants that are repeated or read at random. */
-export interface LookUp {
+interface LookUp {
   readonly kind: "repeat" | "get";
   readonly firstId: number;
   readonly count: number;

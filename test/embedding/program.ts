@@ -35,7 +35,7 @@ export async function settleGarden(
   return { folder, data, token: await createToken(data, { name: "test" }) };
 }
 
-export interface RunningProgram {
+interface RunningProgram {
   readonly url: string;
   /** Its output so far. */
   stdout(): string;

@@ -9,7 +9,7 @@ import { send } from "../support/service.ts";
 import { writeLog } from "../support/stores.ts";
 import { collectWarnings } from "../support/watch.ts";
 
-/** Plants as version 1.0.0, another program and this one write them. */
+/** Plants as this program and others write them. */
 const LINES: readonly string[] = [
   '{"id":1,"name":"delete \\u007f","tag":"\\u0061\\/\\u2028"}',
   '{"id":-9223372036854775808,"name":"raw \u007f \u0085 \u2028 \u202e \ufeff"}',

@@ -14,6 +14,7 @@ const FILES = [
   "contract/connections",
   "http/mounted",
   "http/connections-max",
+  "contract/contract",
 ];
 
 for (const major of TESTED) {

@@ -107,7 +107,7 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
     const plants = await trial.openPlants();
     const session = await trial.openSession();
     const plant = { id: 7n, name: "\0\u007f\u202e\ufeff", tag: "\ud800\u009f" };
-    const spelt = '{"id":7,"name":"\\u0000\\u007f\\u202e\\ufeff","tag":"\\ud800\\u009f"}'; // by version 1.0.0
+    const spelt = '{"id":7,"name":"\\u0000\\u007f\\u202e\\ufeff","tag":"\\ud800\\u009f"}';
     await session.query(
       `INSERT INTO plant_store.plants (id, name, tag, exact, batch) VALUES (7, '', '', '${spelt}', 0)`,
     );

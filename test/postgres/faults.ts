@@ -34,7 +34,7 @@ export interface Fault {
   readonly isUnnoticed?: boolean;
 }
 
-export type Figures = Readonly<Record<string, number>>;
+type Figures = Readonly<Record<string, number>>;
 
 interface Sabotage {
   readonly asynchronous?: boolean;
@@ -43,7 +43,7 @@ interface Sabotage {
   readonly ignoreNotices?: boolean;
 }
 
-export const DEADLINE_MS = 10_000;
+const DEADLINE_MS = 10_000;
 /** Every request is answered by then. */
 export const ANSWERED_MS = DEADLINE_MS + 200;
 

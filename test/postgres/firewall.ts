@@ -3,7 +3,7 @@ import { once } from "node:events";
 import net from "node:net";
 import type { Cleanup } from "./cluster.ts";
 
-export interface Firewall {
+interface Firewall {
   /** The given URL, through the proxy. */
   readonly url: string;
   /** Drops the packets of every connection that is open now, without a reset. */

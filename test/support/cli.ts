@@ -5,7 +5,7 @@ import { readyUrl } from "./messages.ts";
 import { PROGRAM } from "./program.ts";
 import { type Finished, finish } from "./run.ts";
 
-export interface CliOptions {
+interface CliOptions {
   readonly env?: Record<string, string>;
   readonly cwd?: string;
   readonly stdin?: string;

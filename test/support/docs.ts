@@ -40,7 +40,7 @@ export function readPage(page: string): string {
   return readFileSync(path.join(ROOT, page), "utf8");
 }
 
-export interface Block {
+interface Block {
   /** `docs/api.md:19`, where the block begins. */
   readonly place: string;
   readonly language: string;
@@ -85,7 +85,7 @@ export function proseOf(page: string): string {
   return readPage(page).replace(/^```\w*\n[\s\S]*?^```$/gm, "");
 }
 
-export interface Heading {
+interface Heading {
   readonly level: number;
   readonly anchor: string;
 }
@@ -103,7 +103,7 @@ export function headingsOf(page: string): Heading[] {
 }
 
 /** A row of a table: the text of a cell by the name of its column. */
-export type Row = Readonly<Record<string, string>>;
+type Row = Readonly<Record<string, string>>;
 
 /** All tables of a page whose first column has this name, their rows together. */
 export function rowsOf(page: string, firstColumn: string): Row[] {

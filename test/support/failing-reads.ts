@@ -3,13 +3,13 @@ import fs from "node:fs";
 import type { TestContext } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
 
-export interface FailingReads {
+interface FailingReads {
   begin(): void;
   end(): void;
 }
 
 /** Where in a file reads fail. */
-export interface BadRange {
+interface BadRange {
   readonly from: number;
   readonly to: number;
 }

@@ -3,7 +3,7 @@ import type { TestContext } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
 import { makeLatch } from "./watch.ts";
 
-export interface HeldReads {
+interface HeldReads {
   readonly count: () => number;
   /** Releases the waiting reads; later reads no longer wait. */
   readonly release: () => void;

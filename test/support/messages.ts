@@ -15,10 +15,7 @@ export function logLinesOf(stderr: string): LogLine[] {
   return lines.map((line) => JSON.parse(line));
 }
 
-/** Tests may run in memory, or in a container. */
-const PLACE = /" is on (tmpfs|overlayfs), /;
-
-/** The messages of warnings and failures in a log of JSON, without those about its folder; every other line as it is. */
+/** The messages of warnings and failures in a log of JSON; every other line as it is. */
 export function messagesOf(stderr: string): string[] {
   return stderr
     .split("\n")
@@ -26,7 +23,7 @@ export function messagesOf(stderr: string): string[] {
     .flatMap((line) => {
       if (!line.startsWith("{")) return [line];
       const { level, message } = JSON.parse(line);
-      return level === "info" || PLACE.test(message) ? [] : [String(message)];
+      return level === "info" ? [] : [String(message)];
     });
 }
 

@@ -11,18 +11,18 @@ import { fileURLToPath } from "node:url";
 const FOLDER = fileURLToPath(new URL("./node_modules/", import.meta.url));
 
 /**
- * The path of this version of Node, or of the newest one that begins so; `isFresh` looks for a newer
- * one than that which is already installed.
+ * The path of this version of Node. If only its beginning is given, the newest one that npm has, or the one
+ * that an earlier call installed.
  *
  * @throws if npm cannot install it.
  */
-export function installNode(version: string, isFresh = false): string {
+export function installNode(version: string): string {
   const platform = process.platform === "win32" ? "win" : process.platform;
   const name = `node-${platform}-${process.arch}`;
   const folder = path.join(FOLDER, `node-${version}`);
   const program = platform === "win" ? "node.exe" : "node";
   const node = path.join(folder, "node_modules", name, "bin", program);
-  if (fs.existsSync(node) && !isFresh) return node;
+  if (fs.existsSync(node)) return node;
   fs.mkdirSync(folder, { recursive: true });
   const words = ["install", "--no-save", "--no-package-lock", "--loglevel=error"];
   const { status } = spawnSync("npm", [...words, "--prefix", folder, `${name}@${version}`], {

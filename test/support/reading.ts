@@ -3,7 +3,7 @@ import type { TestContext } from "node:test";
 import { createToken, type NewPlant } from "../../src/index.ts";
 import { type Answer, type Service, type ServiceOptions, send, startService } from "./service.ts";
 
-export interface ReadableService extends Service {
+interface ReadableService extends Service {
   /** A live token with the scope `read` only. */
   readonly readToken: string;
 }
