@@ -145,6 +145,7 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
     });
     await Promise.all([...many, ...long].map((plant) => plants.create(plant)));
     assert.deepEqual(await collect(plants.list()), [...many, ...long]);
+    assert.deepEqual(await collect(plants.list({ after: 4998n })), [...many.slice(-1), ...long]);
     const read = await Promise.all(many.slice(0, 500).map(({ id }) => plants.get(id)));
     assert.deepEqual(read, many.slice(0, 500));
   },
