@@ -69,7 +69,7 @@ function describeSkipped(): string {
   const here =
     total === 0
       ? "Skipped: nothing."
-      : `Skipped: ${total} tests (${reasons}); CONTRIBUTING.md names what they need.`;
+      : `Skipped: ${total} tests (${reasons}); CONTRIBUTING.md names what tests need.`;
   if (values.full === true || positionals.length > 0) return here;
   return `${here} Not part of npm test: npm run test:full, attack.`;
 }
