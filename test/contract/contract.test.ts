@@ -12,7 +12,7 @@ runContract(FAILING_STORE, [...FAILURES, ...ORDER_OF_FAILURES]);
 
 test("every error number has a row", () => {
   const rows = [...ALL, ...FAILURES].flatMap(({ gets }) => gets);
-  const slow = [ERROR_NUMBERS.request_timeout]; // in test/contract/limits.slow
+  const slow = [ERROR_NUMBERS.request_timeout]; // in test/http/limits.slow
   const without = Object.values(ERROR_NUMBERS).filter(
     (n) => !rows.includes(n) && !slow.includes(n),
   );

@@ -11,7 +11,7 @@ import { TIMEOUT } from "../support/watch.ts";
 const FILES = [
   "http/node-internals",
   "http/whole-answer",
-  "contract/connections",
+  "http/pipelining",
   "http/mounted",
   "http/connections-max",
   "contract/contract",
