@@ -30,7 +30,7 @@ const HELP = `Usage: npm run mutants -- [options]
   --processes N  how many at once (1)
   --seconds N    how long the simulation looks for one (60)
 `;
-/** Some hundred times as long as a file of tests takes. */
+/** Ten times as long as the slowest file of tests takes. */
 const FILE_MS_MAX = 300_000;
 
 const { values } = parseArgs({

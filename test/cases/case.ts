@@ -1,8 +1,8 @@
 /**
  * The rows of the contract: what a client sends, what it gets, and what is stored.
  *
- * The files of this folder are data, without an assertion: test/contract/runner runs every row on every
- * backend. In any text, `<0>` to `<9>` are ids of this row alone, of seven digits; `<write>`, `<read>`,
+ * Rows are data, without an assertion: test/contract/runner runs them on every backend that they do not skip.
+ * In any text, `<0>` to `<9>` are ids of this row alone, of seven digits; `<write>`, `<read>`,
  * `<both>`, `<expired>` and `<revoked>` are tokens.
  */
 import { BlockList } from "node:net";
@@ -50,7 +50,11 @@ export interface Case {
   readonly message?: RegExp;
   /** The lines that this row adds to the log, if they are not there yet. Default: none. */
   readonly stores?: string | RegExp | readonly string[];
-  /** The server closes the connection after the last response, which says so. Default: it stays open. */
+  /**
+   * The server closes the connection after the last response, which says so with `Connection: close`. Default:
+   * it stays open. `unannounced`: it closes without saying so, because the requests that it drops came after it
+   * had decided on the response.
+   */
   readonly closes?: boolean | "unannounced";
   /** The address of the client that is published. */
   readonly client?: string;
@@ -89,7 +93,7 @@ export function plants(count: number, name = "plant"): string[] {
   return Array.from({ length: count }, (_, at) => `{"id":${at + 1},"name":"${name}"}`);
 }
 
-/** What most reads find. */
+/** What most reads find: in the order of their ids, which is that of the creates, so every backend lists them alike. */
 export const STORED = [
   '{"id":-9223372036854775808,"name":"lowest","tag":""}',
   '{"id":-5,"name":"\\ud800","tag":"木"}',
@@ -152,6 +156,14 @@ export function naming(...members: readonly string[]): RegExp {
 export const X = '{"id":<1>,"name":"x"}';
 /** A second one, which a row must not store where it says nothing. */
 export const Y = '{"id":<2>,"name":"y"}';
+
+/** Why rows do not run on `mounted`: what the server around the listener does by itself. */
+export const EMBEDDER = {
+  parses: { mounted: "the embedder's server responds to what it cannot parse" },
+  checksHost: { mounted: "the embedder's server checks the Host" },
+  expects: { mounted: "the embedder's server responds to Expect" },
+  readsOn: { mounted: "the embedder's server reads on" },
+} as const;
 
 /** Rows with one reason not to run on a backend. */
 export function skipped(skip: Case["skip"], rows: readonly Case[]): Case[] {

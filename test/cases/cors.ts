@@ -1,5 +1,16 @@
 /** Pages of other origins: preflights, and the headers that let a page read a response. */
-import { APP, type Ask, type Case, create, get, OTHER, plants, skipped, X } from "./case.ts";
+import {
+  APP,
+  type Ask,
+  type Case,
+  create,
+  EMBEDDER,
+  get,
+  OTHER,
+  plants,
+  skipped,
+  X,
+} from "./case.ts";
 
 const STRANGER = "https://stranger.example";
 
@@ -66,13 +77,9 @@ const RESPONSES: readonly [gets: number, ask: Ask, skip?: Case["skip"]][] = [
   [40501, { method: "PUT" }],
   [41301, { headers: { "Content-Length": "1048577" } }],
   [41501, { headers: { "Content-Type": "text/plain" } }],
-  [41701, { headers: { Expect: "x" } }, { mounted: "the embedder's server responds to Expect" }],
-  [40001, { headers: { Host: undefined } }, { mounted: "the embedder's server responds" }],
-  [
-    40001,
-    { headers: { "Transfer-Encoding": "chunked" }, body: "no chunk" },
-    { mounted: "its parser responds" },
-  ],
+  [41701, { headers: { Expect: "x" } }, EMBEDDER.expects],
+  [40001, { headers: { Host: undefined } }, EMBEDDER.checksHost],
+  [40001, { headers: { "Transfer-Encoding": "chunked" }, body: "no chunk" }, EMBEDDER.parses],
 ];
 
 function responses(
@@ -185,7 +192,7 @@ export const CORS: readonly Case[] = [
       "access-control-max-age": /./,
     },
     closes: "unannounced",
-    skip: { mounted: "the embedder's server reads on" },
+    skip: EMBEDDER.readsOn,
   },
   {
     says: "a preflight with two Hosts is 40001",
@@ -194,7 +201,7 @@ export const CORS: readonly Case[] = [
     gets: 40001,
     headers: marks(APP),
     closes: true,
-    skip: { mounted: "the Host is the embedder's" },
+    skip: EMBEDDER.checksHost,
   },
   ...responses("a page of the one origin reads every response", "app", APP, marks(APP)),
   ...responses("a page of one of two origins reads every response", "apps", APP, marks(APP)),
@@ -225,7 +232,7 @@ export const CORS: readonly Case[] = [
       headers: { ...marks(APP), link: undefined },
     })),
   ),
-  ...skipped({ mounted: "the parser of the embedder's server responds" }, [
+  ...skipped(EMBEDDER.parses, [
     ...[
       { send: { headers: { X: "x".repeat(20_000) } }, gets: 43101 },
       { send: { headers: { "Content-Length": "x" } }, gets: 40001 },

@@ -1,7 +1,6 @@
 /** Bytes that are not a request, heads, and the framing of bodies: what is refused closes, and nothing after it is carried out. */
-import { type Case, create, skipped, X, Y } from "./case.ts";
+import { type Case, create, EMBEDDER, skipped, X, Y } from "./case.ts";
 
-const EMBEDDER = { mounted: "the parser of the embedder's server responds" };
 const SIZE = X.replace("<1>", "1234567").length.toString(16);
 
 /** A create that must not be carried out. */
@@ -56,17 +55,17 @@ const BAD_HEADERS = [
   "X: a\rb",
   "X: a\r\n folded",
   "Content-Length: -1",
-  "Content-Length: +27",
-  "Content-Length: 0x1b",
-  "Content-Length: 27, 27",
-  "Content-Length: 2 7",
+  "Content-Length: +25",
+  "Content-Length: 0x19",
+  "Content-Length: 25, 25",
+  "Content-Length: 2 5",
   "Content-Length: ",
   "Content-Length: many",
   "Content-Length: 99999999999999999999",
-  "Content-Length: 27\r\nContent-Length: 27",
-  "Content-Length: 27\r\nContent-Length: 28",
-  "Content-Length: 27\r\nTransfer-Encoding: chunked",
-  "Transfer-Encoding: chunked\r\nContent-Length: 27",
+  "Content-Length: 25\r\nContent-Length: 25",
+  "Content-Length: 25\r\nContent-Length: 26",
+  "Content-Length: 25\r\nTransfer-Encoding: chunked",
+  "Transfer-Encoding: chunked\r\nContent-Length: 25",
   "Transfer-Encoding: identity",
   "Transfer-Encoding: gzip",
   "Transfer-Encoding: chunked, gzip",
@@ -176,8 +175,30 @@ function limits(on: "plain" | "small", max: number): Case[] {
   ];
 }
 
+const HOSTS: readonly Case[] = BAD_HOSTS.flatMap((host): Case[] => [
+  {
+    says: `a create with the Host ${JSON.stringify(host)} is refused, and what follows it`,
+    send: [create(X, { Host: host }), NEXT],
+    how: "pipelined",
+    gets: 40001,
+    closes: true,
+  },
+  {
+    says: `PUT with the Host ${JSON.stringify(host)} is refused`,
+    send: { method: "PUT", headers: { Host: host } },
+    gets: 40001,
+    closes: true,
+  },
+  {
+    says: `HEAD with the Host ${JSON.stringify(host)} is refused without a body`,
+    send: { method: "HEAD", headers: { Host: host } },
+    gets: 400,
+    closes: true,
+  },
+]);
+
 export const FRAMING: readonly Case[] = [
-  ...skipped(EMBEDDER, [
+  ...skipped(EMBEDDER.parses, [
     ...refusals(GARBAGE),
     ...refusals(BAD_HEADERS.map((lines) => `${HEAD}${lines}\r\n\r\n${X}`)).map((row, at) => ({
       ...row,
@@ -208,27 +229,6 @@ export const FRAMING: readonly Case[] = [
         closes: true,
       }),
     ),
-    ...BAD_HOSTS.flatMap((host): Case[] => [
-      {
-        says: `a create with the Host ${JSON.stringify(host)} is refused, and what follows it`,
-        send: [create(X, { Host: host }), NEXT],
-        how: "pipelined",
-        gets: 40001,
-        closes: true,
-      },
-      {
-        says: `PUT with the Host ${JSON.stringify(host)} is refused`,
-        send: { method: "PUT", headers: { Host: host } },
-        gets: 40001,
-        closes: true,
-      },
-      {
-        says: `HEAD with the Host ${JSON.stringify(host)} is refused without a body`,
-        send: { method: "HEAD", headers: { Host: host } },
-        gets: 400,
-        closes: true,
-      },
-    ]),
     ...(
       [
         ["a header of 20 KiB", create(X, { X: LONG })],
@@ -250,6 +250,7 @@ export const FRAMING: readonly Case[] = [
         closes: true,
       }),
     ),
+    // Node drops the headers beyond its limit, so a request seems to lack the later ones: it is 43101 all the same.
     ...["Host", "Authorization", "Content-Type", "Content-Length"].flatMap((name): Case[] => {
       const value = {
         Host: "localhost",
@@ -290,6 +291,7 @@ export const FRAMING: readonly Case[] = [
       closes: true,
     },
   ]),
+  ...skipped(EMBEDDER.checksHost, HOSTS),
   ...GOOD_CHUNKS.map(([what, body]) => ({
     says: `a chunked body may have ${what}`,
     send: create(body, { "Transfer-Encoding": "Chunked" }),
@@ -329,7 +331,7 @@ export const FRAMING: readonly Case[] = [
     gets: 200,
     stores: X,
   },
-  ...BYTES.map((cut) => ({
+  ...BYTES.slice(1).map((cut) => ({
     says: `a body may be cut into two packets, ${cut} bytes before its end`,
     send: create(WIDE),
     cut,

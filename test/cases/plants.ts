@@ -231,6 +231,7 @@ function name(text: string): string {
 }
 
 const HUNDRED = Array.from({ length: 100 }, (_, at) => at);
+const SIXTEEN = HUNDRED.slice(0, 16);
 
 export const PLANTS: readonly Case[] = [
   ...IDS.map(([spelling, id]) => ({
@@ -340,10 +341,10 @@ export const PLANTS: readonly Case[] = [
     stores: /^\{"id":<1>,"name":"name \d+"\}$/,
   },
   {
-    says: "a hundred creates in one packet are stored in order, sixteen at a time",
-    send: HUNDRED.slice(0, 16).map((at) => create(`{"id":<1>${at + 10},"name":"x"}`)),
+    says: "sixteen creates in one packet are stored in order",
+    send: SIXTEEN.map((at) => create(`{"id":<1>${at + 10},"name":"x"}`)),
     how: "pipelined",
-    gets: HUNDRED.slice(0, 16).map(() => 200),
-    stores: HUNDRED.slice(0, 16).map((at) => `{"id":<1>${at + 10},"name":"x"}`),
+    gets: SIXTEEN.map(() => 200),
+    stores: SIXTEEN.map((at) => `{"id":<1>${at + 10},"name":"x"}`),
   },
 ];

@@ -1,11 +1,10 @@
-/** Reading: a plant by its id, pages, streams and queries. Everything is `no-store`: the runner looks. */
-import { type Case, create, get, plants, STORED, X } from "./case.ts";
+/** Reading: a plant by its id, pages, streams and queries. */
+import { type Case, create, EMBEDDER, get, plants, STORED, X } from "./case.ts";
 
 const NDJSON = { Accept: "application/x-ndjson" };
 const ALL = `[${STORED.join()}]`;
 const lines = (all: readonly string[]) => all.map((line) => `${line}\n`).join("");
 
-/** A database lists by id; the log, by the order of the creates. Here both are one. */
 const pageOf = (all: readonly string[]) => `[${all.join()}]`;
 const next = (limit: number, after: string | number) =>
   `<?limit=${limit}&after=${after}>; rel="next"`;
@@ -49,20 +48,18 @@ const BAD_QUERIES: readonly [query: string, error: number, message?: RegExp][] =
   ["after=9", 40008],
   ["after=-1", 40008],
   ["after=9223372036854775806", 40008],
-  ["name=Fern", 40007, /name.*limit.*after|limit.*after/],
-  ["page=2", 40007, /limit.*after/],
-  ["Limit=1", 40007, /limit.*after/],
+  ["name=Fern", 40007, /limit and after, got "name"/],
+  ["page=2", 40007, /limit and after, got "page"/],
+  ["Limit=1", 40007, /limit and after, got "Limit"/],
   ["limit=1&__proto__=1", 40007],
   [`limit=1&limit=2&after=${"y".repeat(5000)}`, 40007, /^(?=.*limit)(?=.*after).{1,299}$/],
 ];
 
-const TYPES: readonly [accept: string | undefined, isStream: boolean][] = [
-  [undefined, false],
+const TYPES: readonly [accept: string, isStream: boolean][] = [
   ["", false],
   ["*/*", false],
   ["application/*", false],
   ["application/json", false],
-  ["application/x-ndjson", true],
   ["Application/X-NDJSON", true],
   ["application/x-ndjson;charset=utf-8", true],
   ["text/html, application/x-ndjson", true],
@@ -116,7 +113,6 @@ export const READS: readonly Case[] = [
       ],
       gets: [200, 200, 200],
       body: line,
-      headers: { etag: undefined, vary: undefined },
     };
   }),
   ...NO_IDS.map(([id, message = /./]) => ({
@@ -138,13 +134,6 @@ export const READS: readonly Case[] = [
     gets: [40402, 200, 200],
     body: X,
     stores: X,
-  },
-  {
-    says: "If-None-Match is ignored",
-    on: "reads",
-    send: get("/plants/7", { "If-None-Match": "*" }),
-    gets: 200,
-    body: '{"id":7,"name":"Fern","tag":"indoor"}',
   },
   {
     says: "plants are listed as they were created",
@@ -270,7 +259,6 @@ export const READS: readonly Case[] = [
       [40301, { method: "GET", target: "/plants/7", headers: { "Content-Length": "0" } }],
       [40007, get("/plants?limit=x&after=1")],
       [40008, get("/plants?limit=1&after=1")],
-      [40402, get("/plants/1")],
     ] as const
   ).map(([gets, send]) => ({
     says: `of the faults of a read ${gets} is responded before every later one`,
@@ -283,7 +271,7 @@ export const READS: readonly Case[] = [
     on: "reads",
     send: get("/plants?limit=x", { Expect: "x" }),
     gets: 41701,
-    skip: { mounted: "the embedder's server responds to Expect" },
+    skip: EMBEDDER.expects,
   },
   ...["text/plain", undefined].map((type) => ({
     says: `a read needs no content type: ${type}`,

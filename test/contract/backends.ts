@@ -1,4 +1,4 @@
-/** The backends in this process: the log in a folder, the store of `plant-store/testing`, a database, and a failing store. */
+/** The backends in this process: the log in a folder, the store of `plant-store/testing`, and a failing store. */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import http from "node:http";

@@ -126,25 +126,6 @@ for (const [says, steps] of LIVES) {
 }
 
 describe("on a connection", () => {
-  test("a read that announces a body is answered 40001, and the connection closes", async (t) => {
-    const { port, readToken: token } = await startReadable(t, []);
-    for (const headers of [
-      { "Content-Length": "9" },
-      { "Content-Length": "99999999" },
-      { "Content-Length": undefined, "Transfer-Encoding": "chunked" },
-    ]) {
-      const client = await Client.connect(port);
-      const parts = { method: "GET", headers: { "Content-Type": undefined, ...headers } };
-      await client.send(encodeRequest({ token }, parts));
-      const answer = await client.next();
-      assertError(answer, 40001);
-      assert.equal(answer.headers.get("connection"), "close");
-      assert.deepEqual(await client.rest(), []);
-    }
-    const empty = { method: "GET", headers: { "Content-Length": "0" } };
-    assert.equal((await sendRaw(port, encodeRequest({ token }, empty), 1))[0]?.status, 200);
-  });
-
   test("the seventeenth unanswered request is answered 50301, and nothing after it is carried out", async (t) => {
     const service = await startService(t);
     const { release } = holdCreates(t, service);

@@ -19,7 +19,7 @@ a path is looked up before the token: contract/contract
 HEAD is not allowed for a list: contract/contract
 - GET: LIST_PLANTS, HEAD: LIST_PLANTS,
 + GET: LIST_PLANTS,
-a read may have a body: http/connection
+a read may have a body: contract/contract
 -     if (announcesBody(req)) {
 +     if (req.complete) {
 http/head.ts
@@ -109,7 +109,7 @@ any peer may name its client: http/client-address
 - while (client !== undefined && isTrusted(trusted, client)) {
 + while (client !== undefined) {
 http/connections.ts
-one request too many may wait on a connection: http/connection
+one request too many may wait on a connection: contract/contract
 - this.unanswered < UNANSWERED_MAX
 + this.unanswered <= UNANSWERED_MAX
 each response closes its connection: contract/contract
