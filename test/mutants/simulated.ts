@@ -93,7 +93,7 @@ store/plant-store.ts
 a repeat is answered while its plant is written: not durable, index, lost
 - return judgeRepeat(await inFlight, plant);
 + return "replayed";
-a plant is shown before it is durable: not durable, index
+a plant is shown before it is durable: not durable, index, list, conflict
 -     const offset = await this.#writer.append(record);
 +     const offset = this.#writer.durableBytes + this.#writer.queuedBytes; this.#log.index.add(plant.id, offset); await this.#writer.append(record);
 store/lookups.ts
