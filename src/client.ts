@@ -35,7 +35,7 @@ export interface CallOptions {
 const TIMER_MS_MAX = 2 ** 31 - 1; // a longer one fires at once
 const BACKOFF_MS_MIN = 100;
 const BACKOFF_MS_MAX = 5_000;
-/** After these, also from a proxy, a request is sent again; but not after `not_stored`. */
+/** After these, also from a proxy, a request is sent again. */
 const REPEATED_STATUSES = [408, 429, 502, 503, 504];
 const NDJSON = "application/x-ndjson";
 
@@ -43,7 +43,7 @@ const NDJSON = "application/x-ndjson";
  * The operations of one store.
  *
  * A call sends its request again after a broken connection, after 408, 429, 502, 503 and 504, also of a
- * proxy, and never after 500 or error 50305 (docs/api.md, "When to send a request again"). Before each
+ * proxy, and never after 500 (docs/api.md, "When to send a request again"). Before each
  * repeat it waits as long as `Retry-After` asks, if that ends before the deadline; else a random time of
  * at most 100 ms, which doubles with each repeat up to 5 s.
  *
@@ -160,7 +160,7 @@ export class PlantClient {
     const answer = await fetch(`${this.#plantsUrl}${path}`, { ...init, headers, signal });
     if (answer.status === 200) return answer;
     const failure = failureOf(answer.status, await answer.text());
-    if (REPEATED_STATUSES.includes(answer.status) && failure.code !== "not_stored") {
+    if (REPEATED_STATUSES.includes(answer.status)) {
       ASKED_MS.set(failure, parseRetryAfter(answer.headers.get("Retry-After") ?? ""));
     }
     throw failure;

@@ -1,9 +1,9 @@
 /**
  * The port to time and chance: clocks, timers, turns of the event loop, random bytes.
  *
- * Invariants. Timers and the monotonic clock are those that Node had when this file was loaded: the fake
- * timers of an embedder's test, enabled later, do not stop a store. `Date` is asked each time, so that such a
- * test can have tokens expire. The program uses one clock at a time; a test hands in a simulated one.
+ * Invariants. Timers and the monotonic clock are those that Node had when this file was loaded: fake timers
+ * that an embedder's test enables later do not stop a store. `Date` is asked each time, so that such a test can
+ * have tokens expire. A simulation replaces the clock.
  */
 import { randomBytes } from "node:crypto";
 import timers from "node:timers";
@@ -11,7 +11,7 @@ import type { Clock } from "./core/services.ts";
 
 /** The clock of this program. @internal */
 export let clock: Clock = {
-  steadyMs: performance.now.bind(performance),
+  monotonicMs: performance.now.bind(performance),
   wallMs: () => Date.now(),
   setTimeout: timers.setTimeout,
   clearTimeout: timers.clearTimeout as Clock["clearTimeout"],
@@ -21,7 +21,12 @@ export let clock: Clock = {
   randomBytes,
 };
 
-/** @internal */
+/** For a simulation. @internal */
+export function setClock(other: Clock): void {
+  clock = other;
+}
+
+/** Waits for the next turn of the event loop. @internal */
 export function turn(): Promise<void> {
   return new Promise((resolve) => clock.setImmediate(resolve));
 }
@@ -29,9 +34,4 @@ export function turn(): Promise<void> {
 /** @internal */
 export function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => clock.setTimeout(resolve, ms));
-}
-
-/** For a simulation. @internal */
-export function replaceClock(other: Clock): void {
-  clock = other;
 }

@@ -1,10 +1,15 @@
 /**
  * The plant store as a library. Importing it has no effect: no global, timer, signal handler or
- * output. These exports keep their meaning through a major version. What takes care of a data
- * directory is in `tools.ts`.
+ * output. These exports keep their meaning through a major version.
  */
 /// <reference types="node" preserve="true" />
-export { createFirstToken, createToken, listTokens, revokeToken } from "./auth/token-file.ts";
+export {
+  createFirstToken,
+  createToken,
+  importTokens,
+  listTokens,
+  revokeToken,
+} from "./auth/token-file.ts";
 export { TokenRegistry } from "./auth/token-registry.ts";
 export {
   type BatchMessage,
@@ -19,6 +24,7 @@ export {
   PlantStoreError,
   type RequestErrorCode,
 } from "./core/errors.ts";
+export { encodeNewPlant } from "./core/json.ts";
 export {
   NUMBER_OPTIONS,
   type NumberOption,
@@ -47,4 +53,27 @@ export {
   type ServerOptions,
   type TlsOptions,
 } from "./http/server.ts";
+export {
+  type BackupIntoOptions,
+  type BackupIntoReport,
+  type BackupReport,
+  backup,
+  backupInto,
+  restore,
+} from "./store/backup.ts";
+export {
+  exportLines,
+  type ImportOptions,
+  type ImportReport,
+  importPlants,
+} from "./store/import-export.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
+export {
+  type BadLine,
+  type CheckOptions,
+  isSound,
+  type RepairReport,
+  repairLog,
+  type VerifyReport,
+  verifyLog,
+} from "./store/verify-repair.ts";

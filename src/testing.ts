@@ -8,6 +8,7 @@ import { PlantStoreError } from "./core/errors.ts";
 import { assertInt64 } from "./core/json.ts";
 import {
   conflict,
+  encodeNewPlant,
   isSamePlant,
   type NewPlant,
   unknownCursor,
@@ -67,17 +68,17 @@ function makePlants(assertUsable: () => void): PlantService {
       positions.set(id, plants.push(plant) - 1);
       return "created";
     },
-    async get(id) {
+    async getLine(id) {
       assertInt64(id);
       const plant = find(id);
-      return plant && { ...plant };
+      return plant && Buffer.from(encodeNewPlant(plant));
     },
-    async *list({ after } = {}) {
+    async *listLines({ after } = {}) {
       if (after !== undefined) assertInt64(after);
       assertUsable();
       const last = after === undefined ? -1 : positions.get(after);
       if (last === undefined) throw unknownCursor(after);
-      for (const plant of plants.slice(last + 1)) yield { ...plant };
+      for (const plant of plants.slice(last + 1)) yield Buffer.from(`${encodeNewPlant(plant)}\n`);
     },
   };
 }

@@ -6,6 +6,7 @@ import * as library from "../src/index.ts";
 import {
   createRequestListener,
   createToken,
+  encodeNewPlant,
   type NewPlant,
   PlantServer,
   type PlantService,
@@ -15,7 +16,6 @@ import {
   type TokenVerifier,
   type VerifiedToken,
 } from "../src/index.ts";
-import * as tools from "../src/tools.ts";
 import { makeFolder } from "./support/folders.ts";
 import { runModule } from "./support/run.ts";
 import { serve } from "./support/serve.ts";
@@ -32,33 +32,27 @@ test("the library exports these names and no others", () => {
     "PlantStore",
     "PlantStoreError",
     "TokenRegistry",
+    "backup",
+    "backupInto",
     "createFirstToken",
     "createRequestListener",
     "createToken",
-    "isLive",
-    "listTokens",
-    "revokeToken",
-    "subscribe",
-  ]);
-});
-
-test("the tools are these and no others", () => {
-  assert.deepEqual(Object.keys(tools).sort(), [
-    "backup",
-    "backupInto",
+    "encodeNewPlant",
     "exportLines",
     "importPlants",
     "importTokens",
+    "isLive",
     "isSound",
-    "openImportFile",
-    "readPlants",
+    "listTokens",
     "repairLog",
     "restore",
+    "revokeToken",
+    "subscribe",
     "verifyLog",
   ]);
 });
 
-test("importing the library and its tools changes nothing in a process and keeps none alive", async () => {
+test("importing the library changes nothing in a process and keeps none alive", async () => {
   // The child compares and prints names only: values of the environment may be secret.
   const program = `
     const look = () => ({
@@ -77,8 +71,8 @@ test("importing the library and its tools changes nothing in a process and keeps
     const after = look();
     const changed = before.filter(([name, text]) => JSON.stringify(after[name]) !== text);
     process.stdout.write(JSON.stringify({ changed: changed.map(([name]) => name), timers }));`;
-  const files = ["../src/index.ts", "../src/tools.ts"].map((file) => import.meta.resolve(file));
   // It ends by itself, because nothing keeps it alive.
+  const files = [import.meta.resolve("../src/index.ts")];
   const { status, stdout, stderr } = await runModule(program, files);
 
   assert.equal(stderr, "");
@@ -168,12 +162,13 @@ class Shed implements PlantService {
     return "created";
   }
 
-  async get(id: bigint): Promise<NewPlant | undefined> {
-    return this.plants.get(id);
+  async getLine(id: bigint): Promise<Uint8Array | undefined> {
+    const plant = this.plants.get(id);
+    return plant && Buffer.from(encodeNewPlant(plant));
   }
 
-  async *list(): AsyncGenerator<NewPlant> {
-    yield* this.plants.values();
+  async *listLines(): AsyncGenerator<Uint8Array> {
+    for (const plant of this.plants.values()) yield Buffer.from(`${encodeNewPlant(plant)}\n`);
   }
 }
 

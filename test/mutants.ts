@@ -21,7 +21,7 @@ import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { MUTANTS } from "./mutants/list.ts";
 import { breakSource, type Mutant } from "./mutants/mutants.ts";
-import { SEEDS } from "./mutants/simulated.ts";
+import type { WorldName } from "./simulation/plan.ts";
 import { ROOT, simulate } from "./simulation/runner.ts";
 
 const HELP = `Usage: npm run mutants -- [options]
@@ -142,27 +142,18 @@ class Copy {
 }
 
 /** Looks for a life that shows the mistake, and does not fail without it. */
-async function findLife({ name, by }: Mutant, root: string, secondsMax: number): Promise<Outcome> {
-  const endMs = performance.now() + secondsMax * 1000;
-  const others = new Set<string>();
-  const how = { processes: 1, isShortened: false };
-  for (let part = 1; ; part++) {
-    const seconds = (endMs - performance.now()) / 1000;
-    if (seconds <= 0) break;
-    const first = `mutant-${part}`;
-    const isEnough = ({ kind }: { kind: string }) => by.includes(kind);
-    const seeds = SEEDS[name] === undefined || part > 1 ? [] : [SEEDS[name]];
-    const { failures } = await simulate({ ...how, root, seeds, first, seconds, isEnough });
-    for (const { kind, seed } of failures) {
-      if (others.has(kind)) continue;
-      const without = await simulate({ ...how, seeds: [seed], first, seconds: 0 });
-      if (without.failures.length > 0) continue;
-      if (by.includes(kind)) return { verdict: "found", how: `simulation: ${kind}, seed ${seed}` };
-      others.add(kind);
-    }
+async function findLife({ by }: Mutant, root: string, seconds: number): Promise<Outcome> {
+  const how = { worlds: by as WorldName[], processes: 1, isShrunk: false };
+  const { failures, rounds } = await simulate({ ...how, root, seed: 1, seconds });
+  const [failure] = failures;
+  if (failure === undefined) {
+    return { verdict: "NOT FOUND", how: `simulation: no violation in ${rounds} rounds` };
   }
-  const rest = others.size === 0 ? "" : `, but ${[...others].join(", ")}`;
-  return { verdict: "NOT FOUND", how: `simulation: no such violation${rest}` };
+  const { world, seed, path, kind } = failure;
+  const life = `simulation: ${kind}, --world ${world} --seed ${seed} --path ${path}, in ${rounds} rounds`;
+  const without = await simulate({ ...how, worlds: [world], seed, path, seconds: 0 });
+  if (without.failures.length === 0) return { verdict: "found", how: life };
+  return { verdict: "NOT FOUND", how: `${life}, also without the mistake` };
 }
 
 async function main(): Promise<boolean> {

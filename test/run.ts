@@ -2,7 +2,7 @@
  * Runs test files, a few processes at a time, and ends with one line that says what was skipped.
  *
  *   npm test                                before each commit: `*.test.ts` without the next two
- *   npm run test:full                       the others: `*.slow.test.ts`, `*.installed.test.ts`, and `npm run crash`
+ *   npm run test:full                       the others: `*.slow.test.ts` and `*.installed.test.ts`
  *   node --import tsx test/run.ts FILE ...  these files
  *
  * The name of a file says when it runs: `*.slow.test.ts` holds tests that take more than a second,

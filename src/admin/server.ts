@@ -139,7 +139,7 @@ function makeRoutes(sources: Sources): ReadonlyMap<string, Route> {
       "/healthz": () => json({ status: "ok" }),
       "/readyz": async () => {
         // A probe is impatient, so the disk is asked only if its answer matters.
-        const isAsked = sources.status.store()?.refusedMsAgo !== undefined;
+        const isAsked = sources.status.store()?.msSinceRefusal !== undefined;
         const state = judgeState(sources, isAsked ? await sources.disk() : undefined);
         const reply = json({ state, message: describeState(state, sources.status) });
         return { ...reply, status: state === "ready" ? 200 : 503 };

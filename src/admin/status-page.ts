@@ -263,13 +263,6 @@ function expiry(token, now) {
   return [day + " (in\u00a0" + span(left).replace(" ", "\u00a0") + ")", left < 7 * 86400000 ? "bad" : ""];
 }
 
-function coverage({ logBytes, checkpointBytes }) {
-  if (logBytes === undefined) return "–";
-  if (checkpointBytes === undefined) return "nothing yet";
-  if (checkpointBytes === logBytes) return "the whole log";
-  return "all but the last " + size(logBytes - checkpointBytes);
-}
-
 /** How far the server's clock is ahead of the browser's. */
 let clockAheadMs = 0;
 /** When the last answer was made, by the server's clock. */
@@ -323,7 +316,7 @@ function showDatabase({ database, queueBytes, now }) {
 }
 
 function show(status) {
-  const { history, now, refusedMsAgo } = status;
+  const { history, now, msSinceRefusal } = status;
   clockAheadMs = now - Date.now();
   answeredAt = now;
   showState(status.state, status.message);
@@ -349,9 +342,8 @@ function show(status) {
   say("free", room(status));
   byId("free").className = status.isDiskShort ? "bad" : "";
   say("queue", size(status.queueBytes));
-  sayAge("refused", refusedMsAgo === undefined ? undefined : now - refusedMsAgo, "none");
-  byId("refused").className = refusedMsAgo === undefined ? "" : "bad";
-  say("checkpoint", coverage(status));
+  sayAge("refused", msSinceRefusal === undefined ? undefined : now - msSinceRefusal, "none");
+  byId("refused").className = msSinceRefusal === undefined ? "" : "bad";
 
   const rows = status.errors.map(({ error, code, count: times, lastAt, token, reason }) => {
     const last = "last" + (token ? " by " + token : "") + (reason ? ": " + reason : "");
@@ -444,7 +436,6 @@ ${plot("latency", "Latency in ms", `<span class="key"><i class="dash"></i>p50<i>
   ["free", "Free on the disk"],
   ["queue", "Waiting for the disk"],
   ["refused", "Last refused write"],
-  ["checkpoint", "Checkpoint covers"],
 ])}</section>
 <section id="database" hidden><h2>Database</h2>${facts("tiles place", [
   ["host", "Host"],

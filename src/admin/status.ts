@@ -55,7 +55,6 @@ export class Sources {
 /** Every state, explained to people. */
 const MESSAGES = {
   starting: "the log is being read",
-  syncing: "the log was read, and is being synced to the disk",
   ready: "requests are carried out",
   "out-of-disk": "the disk refuses writes: creates are answered 503",
   "tokens-unreadable":
@@ -78,15 +77,15 @@ export const STATES = Object.keys(MESSAGES);
  */
 const REFUSAL_COUNTS_MS = 10_000;
 
-/** The longest batch with default options: its last plant may be as long as a body. */
-const ROOM_BYTES = NUMBER_OPTIONS.batchBytesMax.default + NUMBER_OPTIONS.bodyBytesMax.default;
+/** The longest batch with default options: a MiB, and a plant that may be as long as a body. */
+const ROOM_BYTES = 1024 * 1024 + NUMBER_OPTIONS.bodyBytesMax.default;
 
 /** @param disk if known; used only after a refused write. */
 export function judgeState({ status }: Sources, disk?: DiskStatus): State {
   const state = status.state();
-  const refusedMsAgo = status.store()?.refusedMsAgo;
-  if (state !== "ready" || refusedMsAgo === undefined) return state;
-  return hasNoRoom(disk) || refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
+  const msSinceRefusal = status.store()?.msSinceRefusal;
+  if (state !== "ready" || msSinceRefusal === undefined) return state;
+  return hasNoRoom(disk) || msSinceRefusal < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
 }
 
 /** The status page shows a disk with a smaller free share in red. Whether it fills within a day only Prometheus knows (docs/prometheus-rules.yml). */
@@ -119,7 +118,6 @@ export function readStatusDocument(sources: Sources, disk: DiskStatus | undefine
     plants: store?.plants,
     logBytes: store?.logBytes,
     queueBytes: store?.queueBytes,
-    checkpointBytes: store?.checkpointBytes,
     freeBytes: disk?.freeBytes,
     totalBytes: disk?.totalBytes,
     /** Whether an operator has to make room soon. */
@@ -127,7 +125,7 @@ export function readStatusDocument(sources: Sources, disk: DiskStatus | undefine
     database: status.database?.(),
     folder: folder && path.resolve(folder),
     memoryBytes: process.memoryUsage.rss(),
-    refusedMsAgo: store?.refusedMsAgo,
+    msSinceRefusal: store?.msSinceRefusal,
     history: recorder.history.read(now),
     errors: readErrors(recorder),
     warnings: recorder.lastWarnings,

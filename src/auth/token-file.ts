@@ -1,118 +1,100 @@
 /**
- * Creates, revokes, lists and imports the tokens of a data directory.
+ * The tokens of a data directory: `tokens.jsonl`, one record a line. It holds hashes, never a token.
  *
- * A change takes a lock of its own for milliseconds and waits for it, so that tokens can be changed
- * beside a running server and by many processes at once. It counts once its line is durable.
+ * Invariants. The file is the state: read whole, and replaced whole by a rename under a lock that is held for
+ * milliseconds. So a reader finds the tokens before a change or those after it, and a change counts once it is
+ * on disk. A line that is no record, or a hash twice, is damage: nothing is accepted or changed then, because
+ * lines of a backup that were appended could revive a revoked token. A missing file means no tokens.
  */
-import { crc32 } from "node:zlib";
+import path from "node:path";
 import { clock } from "../clock.ts";
 import {
-  encodeTokens,
+  decodeTokenRecord,
+  encodeTokenRecord,
   formatToken,
+  isLive,
   makeRecord,
-  mergeTokens,
   type NewToken,
+  revokeAll,
+  selectNew,
   TOKEN_BYTES,
   type TokenRecord,
   tokenExists,
-  tokenUnknown,
 } from "../core/token.ts";
-import { LogFile } from "../log/file.ts";
-import { ensureDirectory, removeLeftover, TOKEN_LOCK_NAME, useAndClose } from "../log/folder.ts";
-import { LINE_FEED } from "../log/lines.ts";
+import { describeSystemError, disk, withIoError } from "../log/disk.ts";
+import { LogFile, replaceFile, unsyncedError } from "../log/file.ts";
+import { ensureFolder, TOKENS_LOCK_NAME, TOKENS_NAME } from "../log/folder.ts";
+import { lineError } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
-import { mendLog } from "../log/mend.ts";
-import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";
-import { syncTokens, type TokenEvent, TokenReader, TokenSet, tokenPath } from "./token-log.ts";
 
 const LOCK_WAIT_MS = 5000;
+
+/** @internal */
+export function tokensPathOf(directory: string): string {
+  return path.join(path.resolve(directory), TOKENS_NAME);
+}
+
+/**
+ * The bytes of the file; none if it is missing.
+ *
+ * @param mustSync whether to make them durable: another program may have copied the file here.
+ * @throws PlantStoreError `io_error`; `unsynced`.
+ * @internal
+ */
+export async function readTokenFile(filePath: string, mustSync = false): Promise<Buffer> {
+  const file = await LogFile.openForReading(filePath);
+  if (file === undefined) return Buffer.alloc(0);
+  try {
+    const bytes = Buffer.allocUnsafe(file.end);
+    const size = await file.read(bytes, 0);
+    if (mustSync) {
+      await file.sync().catch((cause) => {
+        throw unsyncedError(`Cannot sync "${filePath}": ${describeSystemError(cause)}`, cause);
+      });
+    }
+    return bytes.subarray(0, size);
+  } finally {
+    await file.close();
+  }
+}
+
+/** @throws PlantStoreError `corruption`, which names the line. @internal */
+export function parseTokenFile(filePath: string, bytes: Buffer): TokenRecord[] {
+  const tokens = new Map<string, TokenRecord>();
+  let [offset, line] = [0, 1];
+  for (const text of bytes.toString("latin1").split("\n")) {
+    try {
+      const record = text === "" ? undefined : decodeTokenRecord(text);
+      const twin = record && tokens.get(record.hash);
+      if (twin) throw new Error(`hash: expected a new one, got that of token "${twin.name}" above`);
+      if (record) tokens.set(record.hash, record);
+    } catch (error) {
+      const fault = `${(error as Error).message}; correct or remove this line with an editor`;
+      throw lineError(filePath, { line, offset }, fault);
+    }
+    offset += text.length + 1;
+    line++;
+  }
+  return [...tokens.values()];
+}
 
 /**
  * Creates a token and returns it. The token itself is stored nowhere, only its hash.
  *
- * @throws PlantStoreError `token_exists` if a live token has this name;
- * `locked`, `io_error` or `corruption` if the token log cannot be written.
+ * @throws PlantStoreError `token_exists` if a live token has this name; `locked`, `io_error`, `write_failed` or
+ * `corruption` if the token file cannot be changed.
  * @throws TypeError or RangeError if the name, the scopes or the expiry are invalid.
  */
 export async function createToken(directory: string, newToken: NewToken): Promise<string> {
-  const { name } = newToken;
-  const token = await createUnless(directory, newToken, (live) => hasName(live, name));
-  if (token === undefined) throw tokenExists(name);
+  const isTaken = (token: TokenRecord) => token.name === newToken.name;
+  const token = await createUnless(directory, newToken, (live) => live.some(isTaken));
+  if (token === undefined) throw tokenExists(newToken.name);
   return token;
 }
 
 /** Like `createToken`, but returns `undefined` and creates nothing if there is a live token. */
-export async function createFirstToken(
-  directory: string,
-  newToken: NewToken,
-): Promise<string | undefined> {
-  return createUnless(directory, newToken, (live) => live.length > 0);
-}
-
-/**
- * Revokes the live token of this name; a running server refuses it within 2 s.
- *
- * @throws PlantStoreError `token_unknown`; `locked`, `io_error` or `corruption` if the token log
- * cannot be written.
- */
-export async function revokeToken(directory: string, name: string): Promise<void> {
-  const filePath = tokenPath(directory);
-  const file = await LogFile.openForReading(filePath);
-  await file?.close();
-  if (file === undefined) {
-    await syncTokens(filePath); // that it is missing must be on disk, too
-    throw tokenUnknown(name); // create no folder for this
-  }
-  await changeTokens(directory, async (tokens, append) => {
-    const now = clock.wallMs();
-    if (!hasName(tokens.live(now), name)) throw tokenUnknown(name);
-    await append({ event: "revoked", name, revokedAt: now });
-  });
-}
-
-/**
- * Every token ever created in this directory, oldest first; none if there is no token log. What is
- * listed is on disk, also if an editor has changed the token log.
- *
- * @throws PlantStoreError `corruption`; `unsynced` if a sync of the token log has failed since a change
- * replaced it; `io_error` if it cannot be read.
- */
-export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
-  const tokens = await new TokenReader(tokenPath(directory)).read();
-  await syncTokens(tokenPath(directory));
-  return (tokens?.tokens ?? []).toSorted(
-    (a, b) => a.createdAt - b.createdAt || Number(a.hash > b.hash) - Number(a.hash < b.hash),
-  );
-}
-
-/**
- * Imports the tokens that `listTokens` has listed, of another store: all, or none. A token that is there
- * already stays as it is. A running server accepts the new ones within 2 s.
- *
- * @returns how many tokens are new.
- * @throws PlantStoreError `token_exists` if another live token has the name of a new one; `corruption` if a
- * record has an invalid name, hash or scope; `locked`, `io_error`, `unsynced` or `corruption` if the token log
- * cannot be written.
- * @throws RangeError if a time is not a number, or more than a date can hold.
- */
-export async function importTokens(
-  directory: string,
-  records: Iterable<TokenRecord>,
-): Promise<number> {
-  return changeTokens(directory, async ({ tokens }, append) => {
-    const { added } = mergeTokens(tokens, records, clock.wallMs());
-    if (added.length > 0) await append({ event: "imported", tokens: added });
-    return added.length;
-  });
-}
-
-/** @internal */
-export function generateToken(): string {
-  return formatToken(clock.randomBytes(TOKEN_BYTES));
-}
-
-function hasName(tokens: readonly TokenRecord[], name: string): boolean {
-  return tokens.some((token) => token.name === name);
+export function createFirstToken(directory: string, token: NewToken): Promise<string | undefined> {
+  return createUnless(directory, token, (live) => live.length > 0);
 }
 
 async function createUnless(
@@ -120,58 +102,72 @@ async function createUnless(
   newToken: NewToken,
   isTaken: (live: readonly TokenRecord[]) => boolean,
 ): Promise<string | undefined> {
-  const token = generateToken();
+  const token = formatToken(clock.randomBytes(TOKEN_BYTES));
   const record = makeRecord(token, newToken, clock.wallMs());
-  return changeTokens(directory, async (tokens, append) => {
-    if (isTaken(tokens.live(clock.wallMs()))) return undefined;
-    await append({ event: "created", ...record });
-    return token;
+  await ensureFolder(directory);
+  const isCreated = await change(directory, (tokens) => {
+    const live = tokens.filter((other) => isLive(other, record.createdAt));
+    return isTaken(live) ? undefined : [...tokens, record];
   });
+  return isCreated ? token : undefined;
 }
 
-/** If it rejects, the event may still be in the file, torn or whole. */
-type AppendEvent = (event: TokenEvent) => Promise<void>;
+/**
+ * Revokes the tokens of this name, also expired ones; a running server refuses them within 2 s.
+ *
+ * @throws PlantStoreError `token_unknown` if no token of this name can be revoked; else as `createToken`.
+ */
+export async function revokeToken(directory: string, name: string): Promise<void> {
+  await change(directory, (tokens) => revokeAll(tokens, name, clock.wallMs()));
+}
 
-/** Runs one change of the token log under its lock. */
-async function changeTokens<T>(
+/**
+ * Every token ever created in this directory, oldest first. What is listed is on disk: it syncs the folder.
+ *
+ * @throws PlantStoreError `corruption`; `io_error` if the file cannot be read.
+ */
+export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
+  const filePath = tokensPathOf(directory);
+  const bytes = await readTokenFile(filePath);
+  if (bytes.length === 0) return [];
+  await withIoError(`Cannot sync "${directory}"`, () => disk.syncFolder(path.dirname(filePath)));
+  return parseTokenFile(filePath, bytes).toSorted((a, b) => a.createdAt - b.createdAt);
+}
+
+/**
+ * Imports what `listTokens` has listed of another store: all tokens, or none. A token that is there already
+ * stays as it is. Resolves with how many are new.
+ *
+ * @throws PlantStoreError `token_exists` if another live token has the name of a new one; `corruption` or
+ * RangeError if a record is not possible; else as `createToken`.
+ */
+export async function importTokens(
   directory: string,
-  change: (tokens: TokenSet, append: AppendEvent) => Promise<T>,
-): Promise<T> {
-  await ensureDirectory(directory);
-  const options = { name: TOKEN_LOCK_NAME, command: "token", waitMs: LOCK_WAIT_MS };
-  const filePath = tokenPath(directory);
-  return useAndClose(await locks.acquire(directory, options), async (lock) => {
-    const found = await useAndClose(await LogFile.open(filePath, lock), recoverTokens);
-    // Opened once more, because it may have been replaced by a copy.
-    return useAndClose(await LogFile.open(filePath, lock), async (file) => {
-      file.assertInPlace(found.end);
-      // First the event, then its line feed: so a power cut leaves no line with its line feed that lacks a sector.
-      const append = async (event: TokenEvent) => {
-        await file.appendOrThrow(Buffer.from(encodeTokens(event)));
-        // Without room for it the event counts all the same, and the next change completes its line.
-        await file.appendOrThrow(Buffer.of(LINE_FEED), { mayBeRefused: true });
-      };
-      return change(found.tokens, append);
-    });
+  records: Iterable<TokenRecord>,
+): Promise<number> {
+  await ensureFolder(directory);
+  let added: TokenRecord[] = [];
+  await change(directory, (tokens) => {
+    added = selectNew(tokens, records, clock.wallMs());
+    return added.length > 0 ? [...tokens, ...added] : undefined;
   });
+  return added.length;
 }
 
-/** Reads the tokens, and makes their log whole lines that are on disk, also those of an editor. */
-async function recoverTokens(
-  file: LogFile,
-): Promise<{ readonly tokens: TokenSet; readonly end: number }> {
-  const bytes = Buffer.alloc(file.end + 1, "\n"); // with the line feed that the last line may lack
-  await file.read(bytes.subarray(0, file.end), 0);
-  const tokens = new TokenSet();
-  const isUnfinished = await tokens.parse(file.path, bytes.subarray(0, file.end));
-  await syncFound(file); // before a write of the mend reports, and so hides, an earlier failure
-  if (isUnfinished && !/[} \t\r]/.test(String.fromCharCode(bytes[file.end - 1] ?? 0))) {
-    // Its line feed arrived as another byte (see `parseTail`). The cut moves `file.end`.
-    await file.truncate(file.end - 1);
-    bytes.fill(LINE_FEED, file.end);
+/** Replaces the tokens by what `make` returns; changes nothing, and returns `false`, if that is `undefined`. */
+async function change(
+  directory: string,
+  make: (tokens: readonly TokenRecord[]) => readonly TokenRecord[] | undefined,
+): Promise<boolean> {
+  const options = { name: TOKENS_LOCK_NAME, command: "token", waitMs: LOCK_WAIT_MS };
+  const lock = await locks.acquire(directory, options);
+  try {
+    const tokens = make(await listTokens(directory));
+    if (tokens === undefined) return false;
+    const text = tokens.map((token) => `${encodeTokenRecord(token)}\n`).join("");
+    await replaceFile(tokensPathOf(directory), (file) => file.append(Buffer.from(text)), lock);
+    return true;
+  } finally {
+    await lock.close();
   }
-  const end = await mendLog(file, { lost: [], tail: tokens.tail, isRecord: () => isUnfinished });
-  await makeDurable(file, { bytes: end, records: 0, crc32: crc32(bytes.subarray(0, end)) });
-  removeLeftover(newLogPath(file.path)); // of a process that was killed
-  return { tokens, end };
 }

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import path from "node:path";
+import { publishWarning } from "../core/channels.ts";
 import type {
   DatabaseStatus,
   DiskStatus,
@@ -101,6 +102,7 @@ async function openFolderBackend(
   const store = await openStore(options, stop, onProgress);
   if (isNew)
     printMessage(`made the folder "${path.resolve(data)}" for the plants; --data names another`);
+  await warnOfFileSystem(data);
   const tokens = await TokenRegistry.open(data).catch(async (error) => {
     await store.close();
     throw error;
@@ -120,6 +122,25 @@ async function openFolderBackend(
       await store.close();
     },
   };
+}
+
+const SHARED =
+  "where two processes may write at once, and a power cut may lose acknowledged plants";
+/** File systems on which less is guaranteed, by their numbers (statfs(2)). */
+const FILE_SYSTEMS = new Map([
+  [0x6969, `NFS, ${SHARED}`],
+  [0xff534d42, `CIFS, ${SHARED}`],
+  [0xfe534d42, `CIFS, ${SHARED}`],
+  [0x01021997, `9p, ${SHARED}`],
+  [0x65735546, `FUSE, ${SHARED}`],
+  [0x01021994, "tmpfs, which is lost when the machine restarts"],
+  [0x794c7630, "overlayfs, which is lost with its container"],
+]);
+
+async function warnOfFileSystem(data: string): Promise<void> {
+  const kind = FILE_SYSTEMS.get((await statfs(data).catch(() => undefined))?.type ?? 0);
+  if (kind === undefined) return;
+  publishWarning(`"${data}" is on ${kind}; use a volume or a disk with ext4 or XFS`);
 }
 
 /** The disk of a folder; `undefined` if it does not say. */

@@ -65,8 +65,6 @@ export interface Command<O extends Options = Options> {
   readonly options: O;
   /** Every option has a variable; else only those that name the store have one. */
   readonly readsVariables?: boolean;
-  /** `run` calls `becomeOwner` itself; for all other commands with `data`, `program` does. */
-  readonly becomesOwner?: boolean;
   /** More help, shown below the options. */
   readonly details?: string;
   /** Resolves with the exit status; `undefined` is 0. */

@@ -15,7 +15,6 @@ import {
   VERSION,
 } from "./command.ts";
 import { commands as dataCommands } from "./data-commands.ts";
-import { becomeOwner } from "./data-folder.ts";
 import { health } from "./health.ts";
 import { flushOutputs, printListing, report, reportWarnings, watchOutputs } from "./output.ts";
 import { commands as printCommands } from "./print.ts";
@@ -48,8 +47,6 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
   const { command, rest } = findCommand(words, COMMANDS);
   const { args, options, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
-  const isDatabase = options.database !== undefined || options.databaseFile !== undefined;
-  if (options.data !== undefined && !isDatabase && !command.becomesOwner) becomeOwner(options.data);
   return (await command.run(args, options)) ?? 0;
 }
 
@@ -60,14 +57,22 @@ async function print(text: string): Promise<ExitStatus> {
 
 function exitStatus(error: unknown): ExitStatus {
   if (error instanceof UsageError) return 2;
-  return error instanceof PlantStoreError && NEEDS_A_PERSON.includes(error.code) ? 3 : 1;
+  const needsAPerson = (each: unknown) =>
+    each instanceof PlantStoreError && NEEDS_A_PERSON.includes(each.code);
+  return needsAPerson(error) || needsAPerson((error as Error)?.cause) ? 3 : 1;
+}
+
+/** What a client must not see of a failure of the store, an operator has to know. */
+function describe(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { cause, message } = error;
+  return cause instanceof PlantStoreError ? `${message}: ${cause.message}` : message;
 }
 
 reportWarnings();
 main(process.argv.slice(2))
   .catch((error: unknown) => {
-    const message = error instanceof Error ? error.message : String(error);
-    report({ level: "error", event: "failed", message });
+    report({ level: "error", event: "failed", message: describe(error) });
     return exitStatus(error);
   })
   .then(async (status) => {

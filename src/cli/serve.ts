@@ -3,13 +3,14 @@
  *
  * SIGTERM or SIGINT drains the server, or aborts its start, and the exit status is 0. If the store
  * fails for good, even during a drain, the status is 1, so that a supervisor starts the server again
- * from what is on disk. The admin listener starts first and is closed last. Root becomes the owner of the
+ * from what is on disk; or 3 if the machine has to be restarted before. The admin listener starts first and is closed last. Root becomes the owner of the
  * data directory once the log is open: the owner must be able to read the certificate, also when it is
  * renewed.
  */
 
 import { AdminServer } from "../admin/server.ts";
 import { publishWarning } from "../core/channels.ts";
+import { PlantStoreError } from "../core/errors.ts";
 import type {
   DatabaseStatus,
   DiskStatus,
@@ -30,7 +31,7 @@ import {
   VERSION,
   variableOf,
 } from "./command.ts";
-import { becomeOwner } from "./data-folder.ts";
+import { ownFolder } from "./data-folder.ts";
 import { DATABASE_OPTIONS, isDatabase } from "./database.ts";
 import { Certificate, describeListenError } from "./endpoint.ts";
 import { jsonFormat, LOG_FORMATS, startLog } from "./log.ts";
@@ -86,7 +87,6 @@ export const serve = defineCommand({
   summary: "serve POST /plants until SIGTERM or SIGINT",
   options: SERVE_OPTIONS,
   readsVariables: true,
-  becomesOwner: true,
   async run(_, options) {
     checkMatch(options);
     startLog(options.log, options.logLevel);
@@ -123,7 +123,7 @@ function warnOfUnknownVariables(): void {
 
 async function serveUntil(stop: AbortSignal, options: ServeOptions): Promise<ExitStatus> {
   const data = isDatabase(options) ? undefined : options.data;
-  if (data !== undefined) becomeOwner(data);
+  if (data !== undefined) ownFolder(data);
   const certificate = Certificate.open(options.tlsCert, options.tlsKey);
   const status = new ServeStatus(data);
   const admin = startAdmin(options, status);
@@ -131,7 +131,7 @@ async function serveUntil(stop: AbortSignal, options: ServeOptions): Promise<Exi
   admin.catch(() => {});
   let backend: Backend | undefined;
   let server: PlantServer | undefined;
-  let exitStatus: ExitStatus = 0;
+  let failure: Error | undefined;
   try {
     backend = await openBackend(options, stop, (bytes, total) => status.reading(bytes, total));
     const { plants, tokens } = backend;
@@ -150,14 +150,15 @@ async function serveUntil(stop: AbortSignal, options: ServeOptions): Promise<Exi
     announce(process.stdout.isTTY ? introduce(url, first) : encodeReady(listening, first));
     report(listening);
     // Watched until the store is closed, because a sync during the drain may fail, too.
-    const failed = backend.failed.then(({ cause, message }) => {
-      exitStatus = 1;
+    const failed = backend.failed.then((error) => {
+      failure = error;
+      const { cause, message } = error;
       status.phase = "failed";
       const why = cause instanceof Error ? cause.message : message;
       report({ level: "error", event: "failed", message: `the store has failed: ${why}` });
     });
     await Promise.race([stopped, failed]);
-    if (exitStatus === 0) {
+    if (failure === undefined) {
       status.phase = "draining";
       report({
         level: "info",
@@ -175,7 +176,13 @@ async function serveUntil(stop: AbortSignal, options: ServeOptions): Promise<Exi
     if (server !== undefined) report({ level: "info", event: "stopped", message: "stopped" });
     await (await admin.catch(() => undefined))?.close();
   }
-  return exitStatus;
+  if (failure === undefined) return 0;
+  return needsAPerson(failure.cause) ? 3 : 1; // what was in flight may have failed worse
+}
+
+/** Whether a restart would serve what is in memory only. */
+function needsAPerson(cause: unknown): boolean {
+  return cause instanceof PlantStoreError && cause.code === "unsynced";
 }
 
 /** Aborts at the first SIGTERM or SIGINT. A second signal ends the process at once. */
@@ -299,8 +306,7 @@ export class ServeStatus implements Status {
 
   state(): ServiceState {
     if (this.phase === "ready") return this.backend?.state() ?? "ready";
-    const { bytes, total } = this.#progress ?? { bytes: 0, total: 1 };
-    return this.phase === "starting" && bytes === total ? "syncing" : this.phase;
+    return this.phase;
   }
 
   progress(): StartProgress | undefined {

@@ -1,20 +1,15 @@
 /** `plant-store token create|list|revoke|import`. Only `create` prints a token, once. */
 import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { TokenReader } from "../auth/token-log.ts";
+import { parseTokenFile } from "../auth/token-file.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import { formatTime, isLive, LOOK_INTERVAL_MS } from "../core/token.ts";
-import {
-  createToken,
-  listTokens,
-  PlantStoreError,
-  revokeToken,
-  type TokenRecord,
-} from "../index.ts";
-import { importTokens } from "../tools.ts";
+import { formatTime, isLive, POLL_INTERVAL_MS } from "../core/token.ts";
+import { createToken, importTokens, listTokens, revokeToken, type TokenRecord } from "../index.ts";
+import { withIoError } from "../log/disk.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { becomeOwner } from "./data-folder.ts";
+import { existingFolder, ownFolder } from "./data-folder.ts";
 import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines, printMessage } from "./output.ts";
@@ -50,19 +45,19 @@ const tokenCreate = defineCommand({
       ? await withDatabase(options, ({ plants, postgres }) =>
           postgres.createToken(plants, newToken),
         )
-      : await createToken(data, newToken);
+      : await createToken(ownFolder(data), newToken);
     await printLines([token]); // first, so that no signal leaves a live token that nobody has seen
     if (isNew) {
       const folder = path.resolve(data);
       printMessage(`made the folder "${folder}"; a server accepts the token if that is its --data`);
     }
-    await waitForLooks(options);
+    await waitForPolls(options);
   },
 });
 
-/** By then each running server has looked at its tokens. */
-async function waitForLooks(options: DatabaseChoice): Promise<void> {
-  await sleep(2 * LOOK_INTERVAL_MS[isDatabase(options) ? "database" : "folder"]);
+/** By then each running server has polled its tokens. */
+async function waitForPolls(options: DatabaseChoice): Promise<void> {
+  await sleep(2 * POLL_INTERVAL_MS[isDatabase(options) ? "database" : "folder"]);
 }
 
 function parseScopes(text: string): readonly Scope[] | undefined {
@@ -92,17 +87,17 @@ async function readTokens(
 ): Promise<readonly TokenRecord[]> {
   return isDatabase(options)
     ? withDatabase(options, ({ plants, postgres }) => postgres.listTokens(plants))
-    : listTokens(requireFolder(options.data));
+    : listTokens(existingFolder(options.data));
 }
 
 const tokenRevoke = defineCommand({
   name: "token revoke",
-  summary: "revoke the live token of this name",
+  summary: "revoke the token of this name, also one that has expired",
   arguments: ["NAME"],
   options: { data: DATA, ...DATABASE_OPTIONS },
   details: "A running server refuses the token within 2 seconds.",
   async run([name = ""], options) {
-    if (!isDatabase(options)) await revokeToken(requireFolder(options.data), name);
+    if (!isDatabase(options)) await revokeToken(ownFolder(existingFolder(options.data)), name);
     else {
       await withDatabase(options, ({ plants, postgres }) => postgres.revokeToken(plants, name));
     }
@@ -114,36 +109,22 @@ const tokenImport = defineCommand({
   summary: "import the tokens of another data directory, by its file tokens.jsonl",
   arguments: ["FILE"],
   options: { data: DATA, ...DATABASE_OPTIONS },
-  becomesOwner: true,
   details: `Clients keep their tokens, because a server needs only the hashes. All tokens are imported, or
 none: the import fails if a live token has the name of a new one. A token that is there already
 stays as it is. For example: plant-store token import data/tokens.jsonl --database URL`,
   async run([file = ""], options) {
     const { data } = options;
-    const tokens = await new TokenReader(file).read(); // root reads it as root
-    if (tokens === undefined) {
-      throw new PlantStoreError("io_error", `Cannot read "${file}": there is no such file`);
-    }
-    const records = tokens.tokens;
-    if (!isDatabase(options)) becomeOwner(data);
+    const bytes = await withIoError(`Cannot read "${file}"`, () => readFile(file));
+    const records = parseTokenFile(file, bytes);
     const added = isDatabase(options)
       ? await withDatabase(options, ({ plants, postgres }) =>
           postgres.importTokens(plants, records),
         )
-      : await importTokens(data, records);
+      : await importTokens(ownFolder(data), records);
     await printLines([`imported ${added}, already there ${records.length - added}`]);
-    await waitForLooks(options);
+    await waitForPolls(options);
   },
 });
-
-/** @throws PlantStoreError `io_error` if the folder is missing: its name may be mistyped. */
-function requireFolder(data: string): string {
-  if (existsSync(data)) return data;
-  throw new PlantStoreError(
-    "io_error",
-    `Cannot read "${path.resolve(data)}": there is no such folder; name the data directory with --data`,
-  );
-}
 
 /** In the order of the help. */
 export const commands = [tokenCreate, tokenList, tokenRevoke, tokenImport];

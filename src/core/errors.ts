@@ -55,9 +55,7 @@ export type RequestErrorCode =
   /** The store stopped after a failed sync, or because its log was changed or removed. */
   | "store_failed"
   /** The store was closed. */
-  | "closed"
-  /** There is no room for another plant; nothing was stored. */
-  | "not_stored";
+  | "closed";
 
 /** The `error` number of an answer: status x 100 + n. It never changes, and none ends in 00. @internal */
 export const ERROR_NUMBERS: Readonly<Record<RequestErrorCode, number>> = {
@@ -86,7 +84,6 @@ export const ERROR_NUMBERS: Readonly<Record<RequestErrorCode, number>> = {
   write_failed: 50302,
   store_failed: 50303,
   closed: 50304,
-  not_stored: 50305,
   tokens_unreadable: 50306,
   read_failed: 50307,
 };
@@ -102,7 +99,7 @@ export type DataErrorCode =
   | "locked"
   /** The data needs a person, and nothing was changed. */
   | "corruption"
-  /** A sync of the log has failed, and its copy, too: what was read may not be on disk. */
+  /** A sync has failed: memory may hold what the disk lacks, and only a restart of the machine drops that. */
   | "unsynced"
   /** The operating system refused an operation on a file. */
   | "io_error"

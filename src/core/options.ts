@@ -34,7 +34,7 @@ function milliseconds(byDefault: number, min = 1): Required<NumberOption> {
 /** By their names in the library. On the command line `bodyBytesMax` is `--body-bytes-max`. */
 export const NUMBER_OPTIONS = {
   port: { default: 8080, min: 0, max: 65_535 },
-  bodyBytesMax: bytes(MIB),
+  bodyBytesMax: bytes(MIB, 4 * MIB),
   headerBytesMax: bytes(16 * KIB),
   headerTimeoutMs: milliseconds(10_000),
   requestTimeoutMs: milliseconds(30_000),
@@ -43,8 +43,6 @@ export const NUMBER_OPTIONS = {
   connectionsMax: { min: 1, max: 1_000_000 },
   pendingBytesMax: { min: 1, max: GIB },
   pendingRequestsMax: { min: 1, max: 1_000_000 },
-  // A start rewrites this much of the log, no matter which limit the earlier process had.
-  batchBytesMax: bytes(MIB, MIB),
   queueBytesMax: { min: 1, max: GIB },
   drainTimeoutMs: milliseconds(10_000, 0),
   databaseDeadlineMs: milliseconds(10_000, 100),
@@ -61,12 +59,12 @@ export type DefaultedName = Exclude<
 >;
 
 /**
- * The longest line of a log that is written, or completed by a start; with its line feed. A database
- * refuses longer plants, too, so that they can be moved back.
+ * The longest line of a log, with its line feed: that of the longest body. A database refuses longer plants,
+ * too, so that they can be moved back.
  *
  * @internal
  */
-export const RECORD_BYTES_MAX = 64 * MIB;
+export const RECORD_BYTES_MAX = 4 * MIB + 64;
 
 /** The address to listen on by default: only this machine reaches it. @internal */
 export const DEFAULT_HOST = "127.0.0.1";

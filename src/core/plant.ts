@@ -5,9 +5,8 @@
  * `encode` functions write back to the same plant. Names and tags are any JSON string and are never
  * trimmed or normalised; an id is an exact int64.
  *
- * `EncodedPlantFinder` recognises a plant in the form that the log has nearly all of them in, without making
- * a string or an object. Every other form, faults included, is left to `parseNewPlant`, which agrees on
- * every plant that is recognised.
+ * `PlantMatcher` recognises a plant in the form in which the store writes it, the only form of a line of the
+ * log, without making a string or an object. `parseNewPlant` agrees on every plant that it matches.
  */
 import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
@@ -22,7 +21,7 @@ import {
   scanJson,
 } from "./json.ts";
 import { RECORD_BYTES_MAX } from "./options.ts";
-import { cut, encodeJsonString, quote } from "./text.ts";
+import { cut, quote } from "./text.ts";
 
 export type { NewPlant, Plant } from "./json.ts";
 /** @internal */
@@ -121,7 +120,7 @@ function describeValue(literal: string): string {
 }
 
 /**
- * Judges a plant that was built in code, also the length of its line, and copies it.
+ * Checks a plant that was built in code, also the length of its line, and copies it.
  *
  * @throws TypeError or RangeError: a mistake of the calling program. PlantStoreError `body_too_large` if the
  * line of the plant is longer than a record may be.
@@ -129,53 +128,19 @@ function describeValue(literal: string): string {
  */
 export function validateNewPlant(given: NewPlant): NewPlant {
   const plant = copyNewPlant(given);
-  const { name, tag = "" } = plant;
-  // A character takes six bytes at most.
-  if (name.length + tag.length > RECORD_BYTES_MAX / 6 - 64) assertLineFits(plant);
-  return plant;
-}
-
-/** Pieces that cut no surrogate pair. */
-const PIECES = /.{1,65536}/gsu;
-
-/** Counts the line before it is made, because that may take six times the memory of the plant. */
-function assertLineFits({ id, name, tag }: NewPlant): void {
-  let bytes = encodeNewPlant(newPlant(id, "", tag && "")).length + 1;
-  for (const text of [name, tag ?? ""]) {
-    for (const [piece] of text.matchAll(PIECES)) {
-      bytes += Buffer.byteLength(encodeJsonString(piece)) - 2; // without its quotes
-    }
-  }
-  if (bytes <= RECORD_BYTES_MAX) return;
+  const characters = plant.name.length + (plant.tag ?? "").length;
+  if (characters <= SHORT_CHARACTERS) return plant;
+  const isLong = characters > RECORD_BYTES_MAX; // such a line may be too long to be made
+  const bytes = isLong ? characters : Buffer.byteLength(encodeNewPlant(plant)) + 1;
+  if (bytes <= RECORD_BYTES_MAX) return plant;
   throw new PlantStoreError(
     "body_too_large",
     `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of a log, got ${bytes}`,
   );
 }
 
-/**
- * The plants as lines with their line feeds: slices of whole lines, which take about a millisecond each.
- * Encodes one plant more than `countMax`, if there are so many.
- *
- * @internal
- */
-export async function* encodeLines(
-  plants: AsyncIterable<NewPlant>,
-  countMax = Number.POSITIVE_INFINITY,
-): AsyncGenerator<Buffer, undefined> {
-  let slice = "";
-  let count = 0;
-  for await (const plant of plants) {
-    slice += `${encodeNewPlant(plant)}\n`;
-    if (++count > countMax) break;
-    if (slice.length < SLICE_CHARACTERS) continue;
-    yield Buffer.from(slice);
-    slice = "";
-  }
-  if (slice !== "") yield Buffer.from(slice);
-}
-
-const SLICE_CHARACTERS = 32 * 1024;
+/** A line of so many characters fits, because each takes six bytes at most. */
+const SHORT_CHARACTERS = RECORD_BYTES_MAX / 6 - 64;
 
 /** Whether two plants are equal; an absent tag differs from an empty one. @internal */
 export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
@@ -197,58 +162,65 @@ export function unknownCursor(after: bigint | undefined): PlantStoreError {
 }
 
 /**
- * Finds plants in the form that `encodeNewPlant` writes, the usual one:
+ * Recognises a plant in the form that `encodeNewPlant` writes, which is the form of every line of a log:
  *
  *   {"id":7,"name":"Fern"}  or  {"id":7,"name":"Fern","tag":"indoor"}
  *
- * without spaces, with the shortest spelling of the id, and with any escapes of JSON in its strings.
- * Looks at four bytes at a time if it can.
+ * without spaces, with the shortest spelling of the id, and with any escape of JSON in its strings. It makes
+ * no strings and no objects: after a match, its fields say what was found and where.
  *
  * @internal
  */
-export class EncodedPlantFinder {
-  /** The id as two signed words, the two halves of an int64 in two's complement. */
+export class PlantMatcher {
+  /** The id as two signed words, the halves of an int64 in two's complement. */
   idLow = 0;
   idHigh = 0;
+  /** The name between its quotes, as JSON. */
+  nameStart = 0;
+  nameEnd = 0;
+  /** The tag between its quotes, as JSON; both are -1 if there is none. */
+  tagStart = -1;
+  tagEnd = -1;
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
-  /** The last offset at which four bytes can be read. */
-  readonly #lastFour: number;
 
   /** @param bytes valid UTF-8. */
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes;
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-    this.#lastFour = bytes.length - 4;
   }
 
   /**
-   * Looks for a plant that starts at the offset `start`.
-   *
-   * @returns the offset after its closing brace, or -1 if there is no plant of this form. The
-   * fields are valid only after a plant was found.
+   * Returns the offset after the closing brace of the plant that starts at `start`, or -1 if there is no plant
+   * of this form. The fields are valid only after a match.
    */
-  find(start: number): number {
+  match(start: number): number {
     if (!this.#isAt(start, ID_START) || !this.#isAt(start + 2, ID_END)) return -1;
-    let at = this.#readId(start + 6);
-    if (at < 0 || !this.#isAt(at, NAME_START)) return -1;
-    if (!this.#isAt(at + 4, NAME_END) || this.#bytes[at + 8] !== QUOTE) return -1;
-    at = this.#skipString(at + 9);
-    if (at >= 0 && this.#isAt(at, TAG_START)) {
-      if (!this.#isAt(at + 4, TAG_END)) return -1;
-      at = this.#skipString(at + 8);
+    const idEnd = this.#readId(start + 6);
+    if (idEnd < 0 || !this.#isAt(idEnd, NAME_START) || !this.#isAt(idEnd + 4, NAME_END)) return -1;
+    if (this.#bytes[idEnd + 8] !== QUOTE) return -1;
+    this.nameStart = idEnd + 9;
+    this.nameEnd = this.#skipString(this.nameStart);
+    if (this.nameEnd < 0) return -1;
+    this.tagStart = this.tagEnd = -1;
+    let end = this.nameEnd + 1;
+    if (this.#isAt(end, TAG_START) && this.#isAt(end + 4, TAG_END)) {
+      this.tagStart = end + 8;
+      this.tagEnd = this.#skipString(this.tagStart);
+      if (this.tagEnd < 0) return -1;
+      end = this.tagEnd + 1;
     }
-    return at >= 0 && this.#bytes[at] === CLOSE_BRACE ? at + 1 : -1;
+    return this.#bytes[end] === CLOSE_BRACE ? end + 1 : -1;
   }
 
-  /** Whether the plant that was found has this id. */
+  /** Whether the plant that was matched has this id. */
   hasId(id: bigint): boolean {
     return Number(BigInt.asIntN(32, id)) === this.idLow && Number(id >> 32n) === this.idHigh;
   }
 
-  /** Whether the four bytes of `word` are at an offset. */
+  /** Whether the four bytes of `word` are at an offset: comparing one by one takes twice the time of a match. */
   #isAt(at: number, word: number): boolean {
-    return at <= this.#lastFour && this.#view.getInt32(at, true) === word;
+    return at + 4 <= this.#bytes.length && this.#view.getInt32(at, true) === word;
   }
 
   /** Returns the offset after the id, or -1. */
@@ -259,17 +231,11 @@ export class EncodedPlantFinder {
     let at = first;
     let low = 0; // the magnitude, as two unsigned words
     let high = 0;
-    for (; at < first + 16; at += 4) {
-      const four = this.#fourDigitsAt(at);
-      if (four < 0) break;
-      const sum = low * 10_000 + four;
-      low = sum >>> 0;
-      high = high * 10_000 + (sum - low) / WORD;
+    for (; at < first + SHORT_DIGITS && isDigit(bytes[at]); at++) {
+      low = low * 10 + (bytes[at] as number) - ZERO;
     }
-    for (; at <= first + DIGITS_MAX; at++) {
-      const digit = (bytes[at] as number) - ZERO;
-      if (!(digit >= 0 && digit <= 9)) break;
-      const sum = low * 10 + digit;
+    for (; at <= first + DIGITS_MAX && isDigit(bytes[at]); at++) {
+      const sum = low * 10 + (bytes[at] as number) - ZERO;
       low = sum >>> 0;
       high = high * 10 + (sum - low) / WORD;
     }
@@ -284,25 +250,15 @@ export class EncodedPlantFinder {
     return at;
   }
 
-  /** Returns the number that four bytes spell, or -1 if one of them is not a digit. */
-  #fourDigitsAt(at: number): number {
-    if (at > this.#lastFour) return -1;
-    const digits = this.#view.getInt32(at, true) ^ 0x30303030; // the first is the lowest byte
-    // Adding 0x76 sets the highest bit of a byte above 9.
-    if (((digits | (digits + 0x76767676)) & 0x80808080) !== 0) return -1;
-    const pairs = digits * 10 + (digits >> 8);
-    return (pairs & 0xff) * 100 + ((pairs >> 16) & 0xff);
-  }
-
   /**
-   * Returns the offset after the quote that ends a string, or -1 if the string holds a control
-   * character, or a backslash that begins no escape.
+   * Returns the offset of the quote that ends a string, or -1 if the string holds a control character, or a
+   * backslash that begins no escape.
    */
   #skipString(start: number): number {
     const bytes = this.#bytes;
     for (let at = start; ; ) {
-      at = this.#skipPlainText(at);
-      if (bytes[at] === QUOTE) return at + 1;
+      while (IS_PLAIN[bytes[at] as number] === 1) at++;
+      if (bytes[at] === QUOTE) return at;
       if (bytes[at] !== BACKSLASH) return -1;
       if (IS_SHORT_ESCAPE[bytes[at + 1] as number] === 1) at += 2;
       else if (bytes[at + 1] === LETTER_U && this.#areHexDigits(at + 2)) at += 6;
@@ -310,34 +266,18 @@ export class EncodedPlantFinder {
     }
   }
 
-  /** Whether four hexadecimal digits are at an offset; what comes after the end is none. */
-  #areHexDigits(at: number): boolean {
-    let digits = 0;
-    for (let digit = at; digit < at + 4; digit++)
-      digits += IS_HEX_DIGIT[this.#bytes[digit] as number] as number;
-    return digits === 4;
-  }
-
-  /** Returns the offset of the next quote, backslash or control character, or of the end. */
-  #skipPlainText(start: number): number {
-    let at = start;
-    for (; at <= this.#lastFour; at += 4) {
-      const word = this.#view.getInt32(at, true);
-      // The highest bit of a byte flags it. Subtracting borrows only from a byte that is flagged
-      // itself, so the lowest flag is always right. Bytes above 0x7f are never flagged.
-      const controls = word - 0x20202020;
-      const quotes = (word ^ 0x22222222) - 0x01010101;
-      const backslashes = (word ^ 0x5c5c5c5c) - 0x01010101;
-      const flags = ~word & (controls | quotes | backslashes) & 0x80808080;
-      if (flags !== 0) return at + ((31 - Math.clz32(flags & -flags)) >> 3);
+  #areHexDigits(start: number): boolean {
+    for (let at = start; at < start + 4; at++) {
+      if (IS_HEX_DIGIT[this.#bytes[at] as number] !== 1) return false;
     }
-    while (isPlain(this.#bytes[at])) at++;
-    return at;
+    return true;
   }
 }
 
 /** Of 9223372036854775807, the longest int64. */
 const DIGITS_MAX = 19;
+/** So many digits fit into one word. */
+const SHORT_DIGITS = 9;
 const WORD = 2 ** 32;
 
 const QUOTE = 0x22;
@@ -347,10 +287,6 @@ const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;
 const CLOSE_BRACE = 0x7d;
 
-/** By byte, 0 or 1: what may follow a backslash, except \u, and what may follow that. */
-const IS_SHORT_ESCAPE = tableOf(/["\\/bfnrt]/);
-const IS_HEX_DIGIT = tableOf(/[0-9a-fA-F]/);
-
 const ID_START = wordOf('{"id');
 const ID_END = wordOf('id":');
 const NAME_START = wordOf(',"na');
@@ -358,13 +294,18 @@ const NAME_END = wordOf('me":');
 const TAG_START = wordOf(',"ta');
 const TAG_END = wordOf('g":"');
 
+/** By byte, 0 or 1: what stands for itself in a string; what may follow a backslash; what may follow \u. */
+const IS_PLAIN = tableOf(/[ !#-[\]-\xff]/);
+const IS_SHORT_ESCAPE = tableOf(/["\\/bfnrt]/);
+const IS_HEX_DIGIT = tableOf(/[0-9a-fA-F]/);
+
 /** Four ASCII characters as a view reads them. */
 function wordOf(text: string): number {
   return Buffer.from(text).readInt32LE();
 }
 
-function isPlain(byte: number | undefined): boolean {
-  return byte !== undefined && byte >= 0x20 && byte !== QUOTE && byte !== BACKSLASH;
+function isDigit(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= ZERO && byte <= ZERO + 9;
 }
 
 function tableOf(pattern: RegExp): Uint8Array {

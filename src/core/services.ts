@@ -16,44 +16,33 @@ export interface PlantService {
    * Stores a plant. Resolves only when the plant is durable.
    *
    * @throws PlantStoreError. Nothing was stored: `conflict` if another plant has the id, `overloaded`
-   * if too much waits for the disk, `not_stored` if there is no room, `body_too_large` if the line in
-   * the log would be longer than 64 MiB, `closed`. The outcome is unknown: `write_failed`, also if the
+   * if too much waits for the disk, `body_too_large` if the line in the log would be longer than a record may
+   * be (4 MiB), `closed`. The outcome is unknown: `write_failed`, also if the
    * plant that has the id cannot be read, repeat the call; `store_failed`, this store takes no more.
    * @throws TypeError or RangeError unless it is a plant.
    */
   create(plant: NewPlant): Promise<CreateOutcome>;
 
   /**
-   * The durable plant with this id, or `undefined`.
+   * The durable plant with this id as a line of JSON, without its line feed: `{"id":7,"name":"Fern"}`, in this
+   * order, without spaces, with the shortest spelling of the id. The bytes are not changed later; reads over
+   * HTTP pass them on.
    *
    * @throws TypeError or RangeError unless the id is an int64; PlantStoreError `read_failed`, repeat the
    * call later; `store_failed` or `closed`.
    */
-  get(id: bigint): Promise<NewPlant | undefined>;
+  getLine(id: bigint): Promise<Uint8Array | undefined>;
 
   /**
-   * The plants that are durable at the time of the call, or those after one of them, oldest first,
-   * in bounded memory. To start after a plant must cost no more than to find it. Consumers may stop
+   * The plants that are durable at the time of the call, or those after one of them, oldest first, in
+   * bounded memory: slices of about 32 KiB of whole lines, each with its line feed, which may be empty and
+   * are not changed later. To start after a plant must cost no more than to find it. Consumers may stop
    * early; nothing more is read then.
    *
    * @throws PlantStoreError, during iteration: `unknown_cursor` if no plant has the id `after`,
    * `read_failed`, `store_failed` or `closed`.
    */
-  list(options?: ListOptions): AsyncIterable<NewPlant>;
-
-  /**
-   * The plant that `get` returns as a line of JSON, without its line feed and not changed later:
-   * `{"id":7,"name":"Fern"}`, in this order, without spaces, with the shortest spelling of the id. If a
-   * store has this method, reads over HTTP pass on these bytes.
-   */
-  getLine?(id: bigint): Promise<Uint8Array | undefined>;
-
-  /**
-   * The plants that `list` yields as such lines, each with its line feed: slices of about 32 KiB of
-   * whole lines, which may be empty and are not changed later. If a store has this method, pages and
-   * streams use it, and rest before each slice.
-   */
-  listLines?(options?: ListOptions): AsyncIterable<Uint8Array>;
+  listLines(options?: ListOptions): AsyncIterable<Uint8Array>;
 }
 
 export interface ListOptions {
@@ -71,7 +60,7 @@ export interface Timer {
 /** Time and chance (src/clock.ts). @internal */
 export interface Clock {
   /** The monotonic clock, in milliseconds. */
-  steadyMs(): number;
+  monotonicMs(): number;
   /** Milliseconds since 1970, UTC. */
   wallMs(): number;
   setTimeout(run: () => void, ms: number): Timer;
@@ -136,13 +125,11 @@ export interface TrustedProxies {
 }
 
 /**
- * The state of a server; `syncing`: a start has read the log and waits for the disk;
- * `tokens-unreadable`: every request with a token is answered 503; `database-away`: no request was
+ * The state of a server; `tokens-unreadable`: every request with a token is answered 503; `database-away`: no request was
  * carried out for a whole deadline.
  */
 export type ServiceState =
   | "starting"
-  | "syncing"
   | "ready"
   | "tokens-unreadable"
   | "database-away"
@@ -157,10 +144,8 @@ export interface StoreStatus {
   readonly logBytes?: number;
   /** Bytes of records that wait for the disk or the database. */
   readonly queueBytes: number;
-  /** The length of the log in the newest checkpoint on disk; absent if there is none. */
-  readonly checkpointBytes?: number | undefined;
-  /** How long ago the disk refused a write; absent if it refused none, or took a later one. */
-  readonly refusedMsAgo?: number | undefined;
+  /** How long ago the disk had no room for a write; absent if it took all, or a later one. */
+  readonly msSinceRefusal?: number | undefined;
 }
 
 /** What an operator is shown of a database that is the store. */

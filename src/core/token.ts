@@ -1,14 +1,16 @@
 /**
- * Bearer tokens: their form and hash, what is stored of them, and how a server judges them.
+ * Bearer tokens: their form and hash, what is stored of them, and the tokens that a server accepts.
  *
- * A token is `pst_` and 256 random bits in base64url. Their entropy makes a slow hash needless: no
- * search finds the token of a SHA-256. The caller provides the randomness, the clocks and the timers.
+ * A token is `pst_` and 256 random bits in base64url. Nobody can guess it, so a plain SHA-256 is
+ * safe to store. The caller provides the randomness, the clocks and the timers.
  *
- * Invariants of `LiveTokens`, the live tokens of a server, followed by looks at the place where they are
- * stored. A verdict is given only while the newest good look began less than 2 s ago, by the monotonic and
- * by the wall clock: the first stops while a machine sleeps, and the second is sometimes set. So a process
- * that was frozen, or whose look hangs, accepts no token that was revoked meanwhile. While verdicts are
- * older, only a token that the last table accepts waits for a look: a guess costs nothing.
+ * Invariant. A damaged record is an error, never another record: a flipped bit must not turn a
+ * revoked token into a live one. So a member that is not known is damage, too.
+ *
+ * Invariants of `LiveTokens`. A verdict is at most 2 s old, by the monotonic and by the wall clock:
+ * the first stops while a machine sleeps, and the second may be set. So a process that was frozen,
+ * or whose polls hang, accepts no token that was revoked meanwhile. While verdicts are older, a token
+ * that was good waits for a poll; everything else is refused at once, so guesses cost nothing.
  */
 import { createHash } from "node:crypto";
 import { PlantStoreError } from "./errors.ts";
@@ -53,22 +55,16 @@ export interface TokenRecord {
   readonly revokedAt?: number;
 }
 
-/** The times of a record, which JSON has in ISO 8601. */
-const TIMES: readonly string[] = ["createdAt", "expiresAt", "revokedAt"];
-
 /** What a date can hold. @internal */
 export const TIME_MAX = 8.64e15;
 
-/**
- * A record, or an object that holds some, as JSON in one line.
- *
- * @throws RangeError as `formatTime`.
- * @internal
- */
-export function encodeTokens(value: object): string {
-  return JSON.stringify(value, function (this: TokenRecord, key, value) {
-    return TIMES.includes(key) && value !== undefined ? formatTime(this, key, value) : value;
-  });
+/** A record as one line of JSON, without its line feed. @throws RangeError as `formatTime`. @internal */
+export function encodeTokenRecord(record: TokenRecord): string {
+  const { name, hash, scopes } = record;
+  const format = (member: "createdAt" | "expiresAt" | "revokedAt") =>
+    record[member] === undefined ? undefined : formatTime(record, member, record[member]);
+  const times = { createdAt: format("createdAt"), expiresAt: format("expiresAt") };
+  return JSON.stringify({ name, hash, scopes, ...times, revokedAt: format("revokedAt") });
 }
 
 /**
@@ -83,17 +79,23 @@ export function formatTime({ name }: TokenRecord, member: string, time: unknown)
   throw new RangeError(`token "${name}": ${member}: ${expected}`);
 }
 
+const RECORD_MEMBERS = ["name", "hash", "scopes", "createdAt", "expiresAt", "revokedAt"];
+
 /**
- * The record in an object of JSON.
+ * The record in a line of JSON.
  *
- * @throws PlantStoreError `corruption`, also for a member that is not known: it may be a revocation, or an
- * expiry, that the disk has changed. The message names the member that is wrong.
+ * @throws PlantStoreError `corruption`, which says what was expected; it does not show the line.
  * @internal
  */
-export function decodeTokenRecord(members: Readonly<Record<string, unknown>>): TokenRecord {
-  const { hash, scopes, expiresAt, revokedAt } = members;
-  requireMembers(members, RECORD_MEMBERS);
-  const name = parseTokenName(members);
+export function decodeTokenRecord(line: string): TokenRecord {
+  const members = parseMembers(line);
+  const { name, hash, scopes, expiresAt, revokedAt } = members;
+  if (!Object.keys(members).every((member) => RECORD_MEMBERS.includes(member))) {
+    throw damage(`expected no members but ${RECORD_MEMBERS.join(", ")}`);
+  }
+  if (typeof name !== "string" || !isTokenName(name)) {
+    throw damage("name: expected letters, digits and ._@-");
+  }
   if (typeof hash !== "string" || !/^[0-9a-f]{64}$/.test(hash)) {
     throw damage("hash: expected 64 hexadecimal digits");
   }
@@ -108,36 +110,16 @@ export function decodeTokenRecord(members: Readonly<Record<string, unknown>>): T
   };
 }
 
-/**
- * The members of an object of JSON; none if the text is another value.
- *
- * @throws PlantStoreError `corruption` if it is no JSON; the message does not show the text.
- * @internal
- */
-export function parseMembers(text: string): Readonly<Record<string, unknown>> {
+function parseMembers(line: string): Readonly<Record<string, unknown>> {
+  let value: unknown;
   try {
-    return Object(JSON.parse(text));
-  } catch {
-    throw damage("expected JSON");
-  }
+    value = JSON.parse(line);
+  } catch {} // the reason would show the line
+  if (typeof value !== "object" || value === null) throw damage("expected a JSON object");
+  return value as Readonly<Record<string, unknown>>;
 }
 
-const RECORD_MEMBERS = ["name", "hash", "scopes", "createdAt", "expiresAt", "revokedAt"];
-
-/** @throws PlantStoreError `corruption` if there is another member than these. @internal */
-export function requireMembers(members: object, known: readonly string[]): void {
-  if (Object.keys(members).every((member) => known.includes(member))) return;
-  throw damage(`expected no members but ${known.join(", ")}`);
-}
-
-/** @throws PlantStoreError `corruption` if there is no possible name. @internal */
-export function parseTokenName({ name }: Readonly<Record<string, unknown>>): string {
-  if (typeof name === "string" && isTokenName(name)) return name;
-  throw damage("name: expected letters, digits and ._@-");
-}
-
-/** @throws PlantStoreError `corruption` if the member is no time as `formatTime` writes it. @internal */
-export function parseTime(members: Readonly<Record<string, unknown>>, member: string): number {
+function parseTime(members: Readonly<Record<string, unknown>>, member: string): number {
   const value = members[member];
   const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
   // `Date.parse` reads other texts, too, some of them as another time.
@@ -216,94 +198,95 @@ export function tokenExists(name: string): PlantStoreError {
 export function tokenUnknown(name: string): PlantStoreError {
   return new PlantStoreError(
     "token_unknown",
-    `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
+    `Cannot revoke token "${name}": every token of this name is revoked, or there is none; ` +
+      '"token list" shows them',
   );
 }
 
-/** The tokens of an import, one record for each hash. @internal */
-interface MergedTokens {
-  /** As they are after the import: a token that is there already stays as it is. */
-  readonly merged: readonly TokenRecord[];
-  readonly added: readonly TokenRecord[];
+/**
+ * The tokens as they are after a name was revoked, also that of tokens that have expired.
+ *
+ * @throws PlantStoreError `token_unknown` if that changes none.
+ * @internal
+ */
+export function revokeAll(
+  tokens: readonly TokenRecord[],
+  name: string,
+  revokedAt: number,
+): TokenRecord[] {
+  const isMeant = (token: TokenRecord) => token.name === name && token.revokedAt === undefined;
+  if (!tokens.some(isMeant)) throw tokenUnknown(name);
+  return tokens.map((token) => (isMeant(token) ? { ...token, revokedAt } : token));
 }
 
 /**
- * What an import writes if these tokens are there.
+ * Those tokens of an import whose hash is not there yet.
  *
- * @param now milliseconds since 1970.
- * @throws PlantStoreError `token_exists` if another live token has the name of a new one; `corruption` or
+ * @throws PlantStoreError `token_exists` if another live token has the name of a live one; `corruption` or
  * RangeError if a record is not possible.
  * @internal
  */
-export function mergeTokens(
+export function selectNew(
   tokens: readonly TokenRecord[],
   records: Iterable<TokenRecord>,
   now: number,
-): MergedTokens {
-  const known = new Map(tokens.map((token) => [token.hash, token]));
+): TokenRecord[] {
+  const hashes = new Set(tokens.map(({ hash }) => hash));
   const names = new Set(tokens.filter((token) => isLive(token, now)).map(({ name }) => name));
-  const merged = new Map<string, TokenRecord>();
   const added: TokenRecord[] = [];
   for (const given of records) {
-    const record = decodeTokenRecord(JSON.parse(encodeTokens(given)));
-    const { name, hash } = record;
-    if (merged.has(hash)) continue;
-    const there = known.get(hash);
-    merged.set(hash, there ?? record);
-    if (there !== undefined) continue;
-    if (isLive(record, now)) {
-      if (names.has(name)) throw tokenExists(name);
-      names.add(name);
-    }
+    const record = decodeTokenRecord(encodeTokenRecord(given));
+    if (hashes.has(record.hash)) continue;
+    if (isLive(record, now) && names.has(record.name)) throw tokenExists(record.name);
+    if (isLive(record, now)) names.add(record.name);
+    hashes.add(record.hash);
     added.push(record);
   }
-  return { merged: [...merged.values()], added };
+  return added;
 }
 
-/** How long verdicts are given after the start of the look that they come from. @internal */
+/** How old a verdict may be, counted from the start of its poll. @internal */
 export const VERDICT_MS = 2000;
-/** How often servers look at their tokens. @internal */
-export const LOOK_INTERVAL_MS = { folder: 100, database: 500 } as const;
-/** Requests that wait for a look: as many as may be in flight by default. */
-const WAITING_MAX = 16_384;
+/** How often servers poll their tokens. @internal */
+export const POLL_INTERVAL_MS = { folder: 100, database: 500 } as const;
 
 /** One moment by both clocks, in milliseconds. @internal */
 export interface Moment {
-  readonly steadyMs: number;
+  readonly monotonicMs: number;
   readonly wallMs: number;
 }
 
 /** How long ago a moment was, by the clock that shows more: one that was set back is ignored. @internal */
 export function ageMs(since: Moment, clock: Clock): number {
-  return Math.max(clock.steadyMs() - since.steadyMs, clock.wallMs() - since.wallMs);
+  return Math.max(clock.monotonicMs() - since.monotonicMs, clock.wallMs() - since.wallMs);
 }
 
 interface FollowOptions {
   readonly clock: Clock;
   readonly intervalMs: number;
-  /** How long a request waits for a look. */
-  readonly waitMs: number;
-  /** Why tokens cannot be judged, for clients. */
+  /** How long requests wait for a good poll. Default: for one poll, at most 2 s. */
+  readonly waitMs?: number | undefined;
+  /** Why tokens cannot be verified, for clients. */
   readonly fault: string;
 }
 
-/** The live tokens of a server. A subclass looks at the place where they are stored. */
+/** The tokens that a server accepts. A subclass polls the place where they are stored. */
 export abstract class LiveTokens implements TokenVerifier {
   readonly #options: FollowOptions;
   readonly #clock: Clock;
-  /** Verdicts by hash: the time of a look-up reveals nothing of a token. */
-  #live = new Map<string, VerifiedToken>();
-  #records = new Map<VerifiedToken, TokenRecord>();
-  /** When the newest good look began; before the first one, a moment that is too old. */
-  #lookedAt: Moment;
-  /** How often the interval has passed since a good look ended. A process that is frozen counts none. */
+  /** The tokens that are not revoked, by hash: the time of a look-up reveals nothing of a token. */
+  #tokens = new Map<string, TokenRecord>();
+  /** When the newest good poll began; before the first one, a moment that is too old. */
+  #polledAt: Moment;
+  /** How often the interval has passed since a good poll ended. A frozen process counts none. */
   #missed = Number.POSITIVE_INFINITY;
-  /** The last look, which may not have begun: looks are made one after the other. */
-  #looking: Promise<void> = Promise.resolve();
-  /** The last look, if it has not begun. */
+  /** The last poll, which may not have begun: they run one after the other. */
+  #polling: Promise<void> = Promise.resolve();
+  /** The last poll, if it has not begun. */
   #next: Promise<void> | undefined;
-  /** Each ends the wait of a request for a good look: an error rejects it. */
-  readonly #waiting = new Set<(error?: PlantStoreError) => void>();
+  /** What all requests wait for while verdicts are too old. */
+  #wait: Promise<void> | undefined;
+  #endWait: ((error?: PlantStoreError) => void) | undefined;
   #interval: Timer | undefined;
   /** @internal */
   protected isClosed = false;
@@ -312,137 +295,134 @@ export abstract class LiveTokens implements TokenVerifier {
   protected constructor(options: FollowOptions) {
     this.#options = options;
     this.#clock = options.clock;
-    const { steadyMs, wallMs } = this.now();
-    this.#lookedAt = { steadyMs: steadyMs - VERDICT_MS, wallMs: wallMs - VERDICT_MS };
+    const { monotonicMs, wallMs } = this.now();
+    this.#polledAt = { monotonicMs: monotonicMs - VERDICT_MS, wallMs: wallMs - VERDICT_MS };
   }
 
-  /** Looks once, and calls `note` if that succeeds. Never rejects. @internal */
-  protected abstract look(): Promise<void>;
+  /** Polls once, and calls `accept` if that succeeds. Never rejects. @internal */
+  protected abstract poll(): Promise<void>;
 
   /** @internal */
   protected now(): Moment {
-    return { steadyMs: this.#clock.steadyMs(), wallMs: this.#clock.wallMs() };
+    return { monotonicMs: this.#clock.monotonicMs(), wallMs: this.#clock.wallMs() };
   }
 
-  /** Looks at every interval, until `close`. Keeps no process alive. @internal */
+  /** Polls at every interval, until `close`. Keeps no process alive. @internal */
   protected follow(): void {
     this.#interval = this.#clock.setInterval(() => {
       this.#missed++;
-      void this.#lookNext();
+      void this.#pollNext();
     }, this.#options.intervalMs);
     this.#interval.unref();
   }
 
-  /** Begins a look; if one is under way, once that has ended. */
-  #lookNext(): Promise<void> {
-    this.#next ??= this.#looking.then(() => {
+  /** Begins a poll; if one is under way, once that has ended. */
+  #pollNext(): Promise<void> {
+    this.#next ??= this.#polling.then(() => {
       this.#next = undefined;
-      return this.isClosed ? undefined : this.look();
+      return this.isClosed ? undefined : this.poll();
     });
-    this.#looking = this.#next;
-    return this.#looking;
+    this.#polling = this.#next;
+    return this.#polling;
   }
 
   /**
-   * Takes the result of a good look.
+   * Takes the result of a good poll.
    *
    * @param begun when it began: what it found may be as old.
-   * @param records the tokens, if they may have changed; those that are not live are ignored.
+   * @param records the tokens, if they may have changed.
    * @internal
    */
-  protected note(begun: Moment, records?: Iterable<TokenRecord>): void {
+  protected accept(begun: Moment, records?: Iterable<TokenRecord>): void {
     if (records !== undefined) this.#replace(records);
-    this.#lookedAt = begun;
-    if (!this.isFresh) return; // the process was frozen amid the look, or the disk hung
+    this.#polledAt = begun;
+    if (!this.isFresh) return; // the process was frozen during the poll, or the disk hung
     this.#missed = 0;
-    for (const end of this.#waiting) end();
+    this.#endWait?.();
   }
 
+  /** A record that has not changed stays the same object, so that its streams go on. */
   #replace(records: Iterable<TokenRecord>): void {
-    const wallMs = this.#clock.wallMs();
-    const live = new Map<string, VerifiedToken>();
-    const recordOf = new Map<VerifiedToken, TokenRecord>();
+    const tokens = new Map<string, TokenRecord>();
     for (const record of records) {
-      if (!isLive(record, wallMs)) continue;
-      const { hash, name, scopes } = record;
-      const before = this.#live.get(hash);
-      // The same object while name and scopes are the same: a stream must outlive other changes.
-      const isSame = before?.name === name && before.scopes.join() === scopes.join();
-      const verdict = isSame ? before : { name, scopes };
-      live.set(hash, verdict);
-      recordOf.set(verdict, record);
+      if (record.revokedAt !== undefined) continue;
+      const before = this.#tokens.get(record.hash);
+      const isSame = before && JSON.stringify(before) === JSON.stringify(record);
+      tokens.set(record.hash, isSame ? before : record);
     }
-    this.#live = live;
-    this.#records = recordOf;
+    this.#tokens = tokens;
   }
 
-  /** Whether the newest good look is young enough for verdicts. @internal */
+  #isGood(record: TokenRecord | undefined): record is TokenRecord {
+    return record !== undefined && isLive(record, this.#clock.wallMs());
+  }
+
+  /** Whether the newest good poll is young enough for verdicts. @internal */
   protected get isFresh(): boolean {
-    return ageMs(this.#lookedAt, this.#clock) < VERDICT_MS;
+    return this.ageMs < VERDICT_MS;
   }
 
   /**
-   * Answers at once while the newest good look began less than 2 s ago. Later (looks fail or hang, or the
-   * process was frozen) a token that was good waits for a good look, for 2 s or the deadline of a database.
+   * Returns the record of a live token. If the newest good poll began 2 s ago or earlier (polls fail or
+   * hang, or the process was frozen), a token that was good waits for the next one.
    *
-   * @throws PlantStoreError `tokens_unreadable`: at once for any other token, as a rejection if no look
+   * @throws PlantStoreError `tokens_unreadable`: at once for any other token, as a rejection if no poll
    * succeeds in time.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
-    const verdict = this.#live.get(hashToken(token));
-    const record = verdict && this.#records.get(verdict);
-    const isGood = record !== undefined && isLive(record, this.#clock.wallMs());
-    if (this.isFresh) return isGood ? verdict : undefined;
+    const record = this.#tokens.get(hashToken(token));
+    const isGood = this.#isGood(record);
+    if (this.isFresh) return isGood ? record : undefined;
     if (!isGood) throw this.#unreadable();
-    return this.#waitForLook().then(() => this.verify(token));
+    return this.#waitForPoll().then(() => this.verify(token));
   }
 
   /** Waits like `verify`; a result that is over, or not one of this object, is `false` at once. */
   isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
-    const record = this.#records.get(verified);
-    if (record === undefined || !isLive(record, this.#clock.wallMs())) return false;
-    return this.isFresh || this.#waitForLook().then(() => this.isCurrent(verified));
+    const record = this.#tokens.get((verified as TokenRecord).hash);
+    if (record !== verified || !this.#isGood(record)) return false;
+    return this.isFresh || this.#waitForPoll().then(() => this.isCurrent(verified));
   }
 
-  /** Resolves after the next good look. */
-  #waitForLook(): Promise<void> {
-    if (this.isClosed || this.#waiting.size >= WAITING_MAX) throw this.#unreadable();
-    if (this.#waiting.size === 0) void this.#lookNext();
-    return new Promise((resolve, reject) => {
+  /** Resolves after the next good poll. All requests share one wait. */
+  #waitForPoll(): Promise<void> {
+    if (this.isClosed) throw this.#unreadable();
+    this.#wait ??= new Promise((resolve, reject) => {
+      const { waitMs } = this.#options;
       const end = (error?: PlantStoreError) => {
         this.#clock.clearTimeout(timer);
-        this.#waiting.delete(end);
+        if (this.#endWait === end) this.#wait = this.#endWait = undefined;
         if (error === undefined) resolve();
         else reject(error);
       };
-      const timer = this.#clock.setTimeout(() => end(this.#unreadable()), this.#options.waitMs);
-      this.#waiting.add(end);
+      const fail = () => end(this.#unreadable());
+      const timer = this.#clock.setTimeout(fail, waitMs ?? VERDICT_MS);
+      this.#endWait = end;
+      const polled = this.#pollNext();
+      if (waitMs === undefined) void polled.then(fail); // has no effect if the poll was good
     });
+    return this.#wait;
   }
 
   #unreadable(): PlantStoreError {
-    const why = `cannot judge tokens now, because ${this.#options.fault}`;
-    return new PlantStoreError(
-      "tokens_unreadable",
-      `Authorization: ${why}: send the request again later`,
-    );
+    const why = `cannot verify tokens right now, because ${this.#options.fault}`;
+    return new PlantStoreError("tokens_unreadable", `Authorization: ${why}; retry later`);
   }
 
   /** The live tokens, for their operator. */
   list(): TokenStatus[] {
-    const wallMs = this.#clock.wallMs();
-    return [...this.#records.values()]
-      .filter((record) => isLive(record, wallMs))
+    return [...this.#tokens.values()]
+      .filter((record) => this.#isGood(record))
       .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
   }
 
-  /** Milliseconds since the newest good look began. @internal */
+  /** Milliseconds since the newest good poll began. @internal */
   protected get ageMs(): number {
-    return ageMs(this.#lookedAt, this.#clock);
+    return ageMs(this.#polledAt, this.#clock);
   }
 
   /**
-   * For how long no look has succeeded, in milliseconds during which the process ran. Unlike the age of
+   * For how long no poll has succeeded, in milliseconds during which the process ran. Unlike the age of
    * verdicts it does not grow while the process is frozen or its event loop is busy, nor with a clock
    * that is set.
    *
@@ -453,33 +433,30 @@ export abstract class LiveTokens implements TokenVerifier {
   }
 
   /**
-   * For an operator: `false` once looks have failed, or not ended, for 2 s, and until one succeeds. It stays
-   * `true` if the process was only frozen, or busy: the first request then waits for a look.
+   * For an operator: `false` once polls have failed, or not ended, for 2 s, and until one succeeds. It stays
+   * `true` if the process was only frozen, or busy: the first request then waits for a poll. That is assumed
+   * while it has run for less than half of that time since a good poll.
    */
   get isReadable(): boolean {
-    return this.isFresh || this.failingMs < VERDICT_MS;
+    return this.isFresh || this.failingMs < VERDICT_MS / 2;
   }
 
   /**
-   * Resolves when a look that begins after this call has ended, or once a request would no longer wait for
-   * it. If the look succeeded, every token is known that was created before the call. Never rejects: a
+   * Resolves when a poll that begins after this call has ended, or once a request would no longer wait for
+   * it. If the poll succeeded, every token is known that was created before the call. Never rejects: a
    * failure is a warning.
    */
   refresh(): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.#clock.setTimeout(resolve, this.#options.waitMs);
-      void this.#lookNext().then(() => {
-        this.#clock.clearTimeout(timer);
-        resolve();
-      });
-    });
+    const { waitMs = VERDICT_MS } = this.#options;
+    const late = new Promise<void>((resolve) => this.#clock.setTimeout(resolve, waitMs).unref());
+    return Promise.race([this.#pollNext(), late]);
   }
 
-  /** Stops looking, and rejects what waits for a look. Two seconds later `verify` throws `tokens_unreadable`. */
+  /** Stops polling, and rejects what waits for a poll. Two seconds later `verify` throws `tokens_unreadable`. */
   close(): void {
     this.isClosed = true;
     this.#clock.clearInterval(this.#interval);
-    for (const end of this.#waiting) end(this.#unreadable());
+    this.#endWait?.(this.#unreadable());
   }
 
   /** `close()`, for `using` and `await using`. */

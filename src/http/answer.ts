@@ -62,7 +62,6 @@ const FAILURE_HEADERS: Partial<Record<RequestErrorCode, Failure["headers"]>> = {
   write_failed: RETRY,
   store_failed: RETRY,
   closed: RETRY,
-  // not_stored has none: only the operator can help.
   tokens_unreadable: RETRY,
   read_failed: RETRY,
 };

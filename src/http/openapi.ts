@@ -43,7 +43,7 @@ const ANY_OPERATION: Messages = {
   header_too_large: "headers: expected fewer bytes of them",
   internal: "internal server error; the reason is in the server's log",
   tokens_unreadable:
-    "Authorization: cannot judge tokens now, because the server cannot read its token file; send the request again later",
+    "Authorization: cannot verify tokens right now, because the server has not read its token file for 2 s; retry later",
   insufficient_scope: 'Authorization: expected a token with the scope "read", got one with "write"',
   expectation_failed: "Expect: expected 100-continue or nothing",
   overloaded: "Cannot take the request now: too many are under way; send it again later",
@@ -166,8 +166,6 @@ const CREATE_PLANT = {
       unsupported_encoding: "Content-Encoding: expected identity or nothing, got another coding",
       write_failed:
         "Cannot store it now: no space left on device (ENOSPC); the outcome is unknown: send the identical request again",
-      not_stored:
-        "Cannot store it: the log is full (it has reached its greatest length or number of plants); nothing was stored, and no retry will succeed",
     }),
   },
 };

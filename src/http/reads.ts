@@ -2,7 +2,7 @@
  * The operations that read: one plant, a page of plants, or a stream of all (http/stream).
  *
  * They are additions to the interface, for tokens with the scope `read`. Each operation passes on the
- * lines of a store that has lines, and neither parses nor encodes them. An answer to HEAD has no body, but the
+ * lines of the store, and neither parses nor encodes them. An answer to HEAD has no body, but the
  * line is read for it, too.
  */
 
@@ -10,7 +10,6 @@ import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { INT64_RANGE, parseCanonicalInt64 } from "../core/json.ts";
-import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { quote } from "../core/text.ts";
 import { answer, type Exchange, okReply, publishCut, type Reply } from "./answer.ts";
@@ -65,12 +64,10 @@ export class Reads {
     const lease = new ReadLease(new Lease(this.#budget, sender.name), PLANT_BYTES, req, res);
     try {
       const reply = await lease.readIn(this.#plantGate, async () => {
-        const plants = this.#plants;
-        const found = await (plants.getLine === undefined ? plants.get(id) : plants.getLine(id));
-        if (found === undefined) {
+        const line = await this.#plants.getLine(id);
+        if (line === undefined) {
           throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
         }
-        const line = "id" in found ? Buffer.from(encodeNewPlant(found)) : found;
         lease.hold(LINE_COPIES * line.length);
         return okReply(line);
       });
@@ -95,7 +92,7 @@ export class Reads {
     } else await this.#answer(exchange, sender, await this.#readPage(query, lease));
   }
 
-  /** @throws PlantStoreError `overloaded`, and as `PlantService.list`. */
+  /** @throws PlantStoreError `overloaded`, and as `PlantService.listLines`. */
   async #readPage(
     { limit = LIMIT_DEFAULT, after }: ListQuery,
     lease: ReadLease,

@@ -25,7 +25,7 @@ import {
   readNumber,
 } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
-import { memoryLeft } from "../memory.ts";
+import { totalMemory } from "../memory.ts";
 import { Budget, Lease, NO_TOKEN } from "./body.ts";
 import { CONNECTION_CHECK_MS, Connections, DRAIN_LOOK_MS } from "./connections.ts";
 import { NODE_HEADERS_MAX } from "./head.ts";
@@ -126,6 +126,7 @@ export class PlantServer {
     const deadline = setTimeout(() => this.#connections.cutAll(), drainTimeoutMs - graceMs);
     await closed;
     clearTimeout(deadline);
+    await turn(); // requests that were cut are published
   }
 
   /**
@@ -240,6 +241,19 @@ function readFilesMax(): number | undefined {
   }
 }
 
+/** What is left for connections in a container that is smaller than the process. */
+const MEMORY_LEFT_MIN = 16 * 1024 * 1024;
+/** What a process has after its start (measured). */
+const START_BYTES = 64 * 1024 * 1024;
+
+function residentBytes(): number {
+  try {
+    return process.memoryUsage.rss();
+  } catch {
+    return START_BYTES; // there is no /proc
+  }
+}
+
 /**
  * Limits how many connections a server has open, TLS handshakes included, so that no client takes all.
  * For a new one makes room: if more than half show no good token, the oldest of those, because a good client
@@ -257,7 +271,8 @@ function limitConnections(
 ): void {
   const tlsBytes = server instanceof https.Server ? TLS_BYTES : 0;
   const eachBytes = CONNECTION_BYTES + readNumber(options, "headerBytesMax") + tlsBytes;
-  const heapBytes = Math.min(getHeapStatistics().heap_size_limit, memoryLeft());
+  const bytesLeft = Math.max(MEMORY_LEFT_MIN, totalMemory() - residentBytes());
+  const heapBytes = Math.min(getHeapStatistics().heap_size_limit, bytesLeft);
   const files = readFilesMax() ?? Number.POSITIVE_INFINITY;
   const { connectionsMax = connectionsThatFit(files, heapBytes, eachBytes) } = options;
   assertNumber("connectionsMax", connectionsMax);

@@ -1,6 +1,5 @@
 /**
- * The lines of a list, in slices of whole lines: those of a store that has lines, else encoded here. And
- * all plants as a stream of them (`application/x-ndjson`).
+ * The lines of a list, in slices of whole lines; and all plants as a stream of them (`application/x-ndjson`).
  *
  * A stream holds one slice, and reads the next one when the socket has taken it. So a stream that the
  * client does not read holds its lease and no more, and reading ends when the client leaves. The
@@ -10,7 +9,6 @@
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { Gate } from "../core/gate.ts";
-import { encodeLines } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
 import { type Exchange, publishCut, type Reply, replyHeaders } from "./answer.ts";
 import type { ReadLease } from "./body.ts";
@@ -164,16 +162,14 @@ export class FirstLines {
 
 /**
  * @param wanted all lines if it is absent; it takes note of the slices that were yielded.
- * @throws Error if the store yields a slice that does not end with a line feed, and as `PlantService.list`.
+ * @throws Error if the store yields a slice that does not end with a line feed, and as `PlantService.listLines`.
  */
 export async function* sliceLines(
   plants: PlantService,
   after: bigint | undefined,
   wanted?: FirstLines,
 ): Slices {
-  const lines =
-    plants.listLines?.({ after }) ?? encodeLines(plants.list({ after }), wanted?.countMax);
-  for await (const slice of lines) {
+  for await (const slice of plants.listLines({ after })) {
     if ((slice.at(-1) ?? LINE_FEED) !== LINE_FEED) {
       throw new Error("listLines: expected slices of whole lines, got one without its line feed");
     }

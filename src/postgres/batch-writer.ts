@@ -97,7 +97,7 @@ export class BatchWriter {
    */
   create(plant: NewPlant): Promise<CreateOutcome> {
     return new Promise((resolve, reject) => {
-      const deadline = clock.steadyMs() + this.#database.deadlineMs;
+      const deadline = clock.monotonicMs() + this.#database.deadlineMs;
       const waiter = { plant, deadline, resolve, reject };
       const entry = this.#entries.get(plant.id);
       if (entry === undefined) this.#add(plant, waiter);
@@ -108,9 +108,9 @@ export class BatchWriter {
 
   /** Resolves when every create is answered, at the deadline at the latest. */
   async drain(): Promise<void> {
-    const deadline = clock.steadyMs() + this.#database.deadlineMs;
+    const deadline = clock.monotonicMs() + this.#database.deadlineMs;
     const isAwaiting = () => [...this.#entries.values()].some(({ waiters }) => waiters.length > 0);
-    while (isAwaiting() && clock.steadyMs() < deadline) await this.#database.pause(10);
+    while (isAwaiting() && clock.monotonicMs() < deadline) await this.#database.pause(10);
     clock.clearTimeout(this.#sweep);
     this.#fail([...this.#entries.values()], closedFault());
   }
@@ -139,7 +139,7 @@ export class BatchWriter {
 
   /** Rejects callers at their deadline. A plant without callers that was not sent leaves the queue. */
   #rejectLate(): void {
-    const now = clock.steadyMs();
+    const now = clock.monotonicMs();
     for (const entry of this.#entries.values()) {
       if (!entry.waiters.some(({ deadline }) => deadline <= now)) continue;
       entry.waiters = entry.waiters.filter(({ deadline, reject }) => {
@@ -199,14 +199,14 @@ export class BatchWriter {
     lockMs: number,
     { number = randomNumber(), limitMs = this.#database.deadlineMs } = {},
   ): Promise<void> {
-    const begun = clock.steadyMs();
+    const begun = clock.monotonicMs();
     const plants = entries.map(({ plant }) => plant);
     const values = createValues(plants, number, lockMs);
     const create = (connection: Connection) => this.#database.write(connection, CREATE, values);
     try {
       const rows = await lane.run(create, limitMs, () => entries.some(isAwaited));
       const stored = new Map(rows.map((row) => [row[0], row]));
-      this.#publish(rows, number, clock.steadyMs() - begun);
+      this.#publish(rows, number, clock.monotonicMs() - begun);
       for (const entry of entries) {
         const row = stored.get(String(entry.plant.id));
         if (row === undefined) void this.#hold(entry, number);
@@ -233,7 +233,7 @@ export class BatchWriter {
       await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, { number });
       await this.#send(lane, entries.slice(half), HELD_LOCK_TIMEOUT_MS, { number });
     } else if (fault.sqlstate === "55P03") {
-      first.heldSince ??= clock.steadyMs();
+      first.heldSince ??= clock.monotonicMs();
       void this.#hold(first, number);
     } else if (step === "split") {
       this.#database.noteRefused(fault);
@@ -284,7 +284,7 @@ export class BatchWriter {
 
 /** Whether a client waits for the plant. Those of a held one may be about to send it again. */
 function isAwaited({ waiters, heldSince = Number.NEGATIVE_INFINITY }: Entry): boolean {
-  return waiters.length > 0 || clock.steadyMs() - heldSince < HELD_MS;
+  return waiters.length > 0 || clock.monotonicMs() - heldSince < HELD_MS;
 }
 
 function writeFailed(cause: DatabaseFault): PlantStoreError {

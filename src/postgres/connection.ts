@@ -166,7 +166,7 @@ export class Connection {
    */
   async query(text: string, values: readonly (string | null)[] = []): Promise<Rows> {
     this.#doubt = undefined;
-    this.busySince = clock.steadyMs();
+    this.busySince = clock.monotonicMs();
     try {
       const statement = { text, values, rowMode: "array", types: TEXT_TYPES };
       const { rows, command } = await this.#client.query(statement);

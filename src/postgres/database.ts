@@ -91,7 +91,7 @@ export class Database {
   /** The look under way. */
   #looking: Promise<void> | undefined;
   /** When the newest good look began. */
-  #lookedAt: Moment = { steadyMs: clock.steadyMs(), wallMs: clock.wallMs() };
+  #lookedAt: Moment = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
   #failedLooks = 0;
   /** The id of the store that was found first: no other is used. */
   #store: string | undefined;
@@ -118,7 +118,7 @@ export class Database {
   static async open(options: DatabaseOptions, deadlineMs: number): Promise<Database> {
     const database = new Database(options, deadlineMs);
     try {
-      await database.#lookUntil(clock.steadyMs() + deadlineMs);
+      await database.#lookUntil(clock.monotonicMs() + deadlineMs);
       void database.#keepLooking();
       void database.#keepSearching();
       return database;
@@ -310,7 +310,7 @@ export class Database {
   /** Connects, and judges the database there. */
   async #open(candidate: DatabaseHost): Promise<{ connection: Connection; found: Inspection }> {
     if (this.isClosed) throw closedFault();
-    const deadline = clock.steadyMs() + CONNECT_LIMIT_MS;
+    const deadline = clock.monotonicMs() + CONNECT_LIMIT_MS;
     const { pg, password } = this.#options;
     const connection = await Connection.open(pg, this.#target, candidate, {
       password,
@@ -319,7 +319,7 @@ export class Database {
     for (const other of this.#connections) if (!other.isOpen) this.#connections.delete(other);
     this.#connections.add(connection);
     try {
-      const limitMs = Math.max(1, deadline - clock.steadyMs());
+      const limitMs = Math.max(1, deadline - clock.monotonicMs());
       const found = await this.#inspect(connection, limitMs);
       if (this.isClosed) throw closedFault();
       return { connection, found };
@@ -393,7 +393,7 @@ export class Database {
       try {
         return await this.#look();
       } catch (cause) {
-        if (isFinal(cause as DatabaseFault) || clock.steadyMs() >= deadline) throw cause;
+        if (isFinal(cause as DatabaseFault) || clock.monotonicMs() >= deadline) throw cause;
       }
       await this.pause(BACKOFF_MS);
     }
@@ -427,8 +427,8 @@ export class Database {
   }
 
   async #lookOnce(): Promise<void> {
-    const began = clock.steadyMs();
-    const lookedAt = { steadyMs: began, wallMs: clock.wallMs() };
+    const began = clock.monotonicMs();
+    const lookedAt = { monotonicMs: began, wallMs: clock.wallMs() };
     try {
       if (!this.#looker?.isOpen) this.#looker = await this.connect();
       else this.#note(this.#looker.host, await this.#inspect(this.#looker, LOOK_LIMIT_MS));
@@ -449,7 +449,7 @@ export class Database {
     this.refusal = undefined;
     if (!this.inspection?.hasLongStatement) this.#closeLate(began);
     if (this.#awaySince === undefined) return;
-    const seconds = ((clock.steadyMs() - this.#awaySince) / 1000).toFixed(1);
+    const seconds = ((clock.monotonicMs() - this.#awaySince) / 1000).toFixed(1);
     this.#awaySince = undefined;
     publishWarning(`Found the database on "${this.state().host}" after ${seconds} s`);
   }
@@ -460,7 +460,7 @@ export class Database {
    * its client, so a firewall may have forgotten the connection.
    */
   #closeLate(lookBegan: number): void {
-    const since = Math.min(clock.steadyMs() - this.deadlineMs, lookBegan - SEEN_AFTER_MS);
+    const since = Math.min(clock.monotonicMs() - this.deadlineMs, lookBegan - SEEN_AFTER_MS);
     for (const connection of this.#connections) {
       if ((connection.busySince ?? since) < since) connection.destroy();
     }
@@ -477,7 +477,7 @@ export class Database {
       if (this.refusal !== message) publishWarning(message);
       this.refusal = message;
     } else if (this.#awaySince === undefined && !this.#isConnected) {
-      this.#awaySince = clock.steadyMs();
+      this.#awaySince = clock.monotonicMs();
       publishWarning("Lost the database: requests wait for it until their deadline", fault);
     }
   }
@@ -571,10 +571,10 @@ export class Lane {
 
   #runUntilDeadline<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     const { deadlineMs } = this.#database;
-    const deadline = clock.steadyMs() + deadlineMs;
+    const deadline = clock.monotonicMs() + deadlineMs;
     return within(
       deadlineMs,
-      this.run(work, deadlineMs, () => clock.steadyMs() < deadline),
+      this.run(work, deadlineMs, () => clock.monotonicMs() < deadline),
     );
   }
 
@@ -590,10 +590,10 @@ export class Lane {
     limitMs: number,
     isWanted = () => true,
   ): Promise<T> {
-    const deadline = clock.steadyMs() + limitMs;
+    const deadline = clock.monotonicMs() + limitMs;
     return this.#turns.pass(async () => {
       let fault: unknown;
-      for (let attempt = 0; attempt === 0 || clock.steadyMs() < deadline; attempt++) {
+      for (let attempt = 0; attempt === 0 || clock.monotonicMs() < deadline; attempt++) {
         if (!isWanted()) break;
         try {
           return await work(await this.connect());

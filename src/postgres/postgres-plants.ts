@@ -9,7 +9,7 @@ import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { assertNumber, readNumber } from "../core/options.ts";
-import { type NewPlant, unknownCursor, validateNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, unknownCursor, validateNewPlant } from "../core/plant.ts";
 import type {
   CreateOutcome,
   DatabaseStatus,
@@ -38,6 +38,8 @@ const GET_PLANTS_MAX = 64;
 const PAGE_PLANTS = 128;
 const PAGE_PLANTS_MAX = 2048;
 const PAGE_BYTES = 256 * 1024;
+/** Each slice of lines takes about a millisecond. */
+const SLICE_CHARACTERS = 32 * 1024;
 
 interface Read {
   readonly id: bigint;
@@ -93,6 +95,11 @@ export class PostgresPlants implements PlantService {
     return this.#writer.create(plant);
   }
 
+  async getLine(id: bigint): Promise<Buffer | undefined> {
+    const plant = await this.get(id);
+    return plant && Buffer.from(encodeNewPlant(plant));
+  }
+
   async get(id: bigint): Promise<NewPlant | undefined> {
     assertInt64(id);
     this.#assertUsable();
@@ -108,8 +115,22 @@ export class PostgresPlants implements PlantService {
   }
 
   /** In order of id. */
-  list({ after }: ListOptions = {}): AsyncGenerator<NewPlant> {
-    return decodePages(this.#pages({ after }));
+  async *list({ after }: ListOptions = {}): AsyncGenerator<NewPlant> {
+    for await (const rows of this.#pages({ after })) yield* rows.map(decodeRow);
+  }
+
+  /** In order of id. */
+  async *listLines({ after }: ListOptions = {}): AsyncGenerator<Buffer> {
+    for await (const rows of this.#pages({ after })) {
+      let slice = "";
+      for (const row of rows) {
+        slice += `${encodeNewPlant(decodeRow(row))}\n`;
+        if (slice.length < SLICE_CHARACTERS) continue;
+        yield Buffer.from(slice);
+        slice = "";
+      }
+      yield Buffer.from(slice);
+    }
   }
 
   /** Accepts no more calls, waits for those in progress, at most until their deadline, and logs out. */
@@ -197,8 +218,4 @@ export class PostgresPlants implements PlantService {
       { cause: new DatabaseFault(refusal) },
     );
   }
-}
-
-async function* decodePages(pages: AsyncIterable<Rows>): AsyncGenerator<NewPlant> {
-  for await (const rows of pages) for (const row of rows) yield decodeRow(row);
 }

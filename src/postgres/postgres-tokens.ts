@@ -9,7 +9,7 @@
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { LiveTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/token.ts";
+import { LiveTokens, POLL_INTERVAL_MS, VERDICT_MS } from "../core/token.ts";
 import { DatabaseFault } from "./connection.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { writeSettings } from "./schema.ts";
@@ -35,7 +35,7 @@ export class PostgresTokens extends LiveTokens {
   private constructor(plants: PostgresPlants) {
     super({
       clock,
-      intervalMs: LOOK_INTERVAL_MS.database,
+      intervalMs: POLL_INTERVAL_MS.database,
       waitMs: plants.database.deadlineMs,
       fault: "the database has not answered for 2 s",
     });
@@ -69,7 +69,7 @@ export class PostgresTokens extends LiveTokens {
   }
 
   /** @internal */
-  protected override async look(): Promise<void> {
+  protected override async poll(): Promise<void> {
     await this.#look(VERDICT_MS).catch((fault: DatabaseFault) => this.#warn(fault));
   }
 
@@ -84,11 +84,11 @@ export class PostgresTokens extends LiveTokens {
       late.unref();
       const beating = this.#plants.database.write(connection, BEAT, [this.#slot]);
       const [beat] = await beating.finally(() => clock.clearInterval(late));
-      if (beat?.[0] === this.#version) this.note(begun);
+      if (beat?.[0] === this.#version) this.accept(begun);
       else {
         // On the same connection: another host may have other tokens.
         const rows = await connection.query(READ_TOKENS);
-        this.note(begun, decodeTokens(rows));
+        this.accept(begun, decodeTokens(rows));
         this.#version = rows[0]?.[0];
       }
     }, limitMs);

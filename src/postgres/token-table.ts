@@ -13,13 +13,13 @@ import {
   isLive,
   isScope,
   makeRecord,
-  mergeTokens,
   type NewToken,
+  revokeAll,
+  selectNew,
   TIME_MAX,
   TOKEN_BYTES,
   type TokenRecord,
   tokenExists,
-  tokenUnknown,
 } from "../core/token.ts";
 import { DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
@@ -80,17 +80,18 @@ export function createFirstToken(
 }
 
 /**
- * Revokes the live token of this name; every server refuses it within 2 s.
+ * Revokes the tokens of this name, also expired ones; every server refuses them within 2 s.
  *
  * @throws PlantStoreError `token_unknown`; `io_error` if the database does not confirm the change.
  */
 export async function revokeToken(plants: PostgresPlants, name: string): Promise<void> {
   const now = clock.wallMs();
   await changeTokens(plants, (tokens) => {
-    const named = tokens.filter((token) => token.name === name && (token.revokedAt ?? now) === now);
-    const isMeant = (token: TokenRecord) => token.revokedAt === now || isLive(token, now);
-    if (!named.some(isMeant)) throw tokenUnknown(name); // `now`: by this call, whose answer was lost
-    return named.map((token) => ({ ...token, revokedAt: now }));
+    const ours = tokens.filter((token) => token.name === name && token.revokedAt === now);
+    // By this call, whose answer was lost.
+    return ours.length > 0
+      ? ours
+      : revokeAll(tokens, name, now).filter((token) => token.name === name);
   });
 }
 
@@ -115,9 +116,10 @@ export async function importTokens(
   const given = [...records];
   let count = 0;
   await changeTokens(plants, (tokens) => {
-    const { merged, added } = mergeTokens(tokens, given, clock.wallMs());
+    const added = selectNew(tokens, given, clock.wallMs());
     count = added.length;
-    return merged;
+    const hashes = new Set(given.map(({ hash }) => hash));
+    return [...tokens.filter(({ hash }) => hashes.has(hash)), ...added];
   });
   return count;
 }

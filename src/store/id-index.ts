@@ -1,365 +1,240 @@
 /**
  * The index of a log in memory: int64 ids to byte offsets of their records.
  *
- * The first bits of an id's hash choose one of 1,024 tables, the others its place there: open
- * addressing with linear probing. A table that is full is copied into one a third larger. They begin
- * with different sizes, so they do not grow together. Ids are only ever added.
- *
- * A start adds ids in bulk, because an index of many is larger than every cache, so adding each as it comes
- * costs a miss or two. Ids wait in a bucket for each table, and a full bucket is added at once: its table is
- * in the second cache after the first few of them.
- *
- * Invariants. However many ids there are, adding one copies about a thousandth of them at most. From
- * some ten thousand ids on, one takes 19 bytes on average; a `Map` takes about 100, and ends at 16,777,216.
- * Equal ids are added in the order they came in, so the first keeps its offset. Knows no plants, and reads no log.
+ * The first bits of an id's hash choose one of 1,024 tables, the others its slot there (open addressing with
+ * linear probing). A full table is copied into one half as large again, so adding an id copies about a thousandth
+ * of the index at most. Ids are only ever added. An id takes 20 to 30 bytes outside the heap; a `Map` takes about
+ * 100, and ends at 16,777,216. Knows no plants, and reads no log.
  */
-import { clock, turn } from "../clock.ts";
-import { PlantStoreError } from "../core/errors.ts";
-import type { LinePosition } from "../log/lines.ts";
-
-/**
- * A slot is 13 bytes side by side, so that a look costs one cache miss: the id as two 32-bit halves,
- * the lower one first, then the offset plus one as 40 bits; zero there marks a free slot. Halves are
- * signed, because V8 allocates memory for larger numbers.
- */
-const SLOT_BYTES = 13;
-const HIGH = 4;
-const OFFSET = 8;
-const OFFSET_TOP = 12;
+import { clock } from "../clock.ts";
 
 const TABLE_BITS = 10;
-const TABLE_SHIFT = 32 - TABLE_BITS;
-export const TABLES = 2 ** TABLE_BITS;
+const TABLES = 2 ** TABLE_BITS;
+/** A slot: the two halves of the id, and those of the offset plus one; 0 there marks a free slot. */
+const SLOT_WORDS = 4;
 const SLOTS_MIN = 8;
-/** All slots are read before so many ids that each has at most this number of slots. */
-const AHEAD_SLOTS = 64;
-const CACHE_LINE_BYTES = 64;
-/** At this load the search for an id that is not there looks at 13 slots on average. */
+/** At this load the search for an id that is not there reads 13 slots on average. */
 const LOAD_MAX = 0.8;
-/** Less would save memory and move every id more often. */
-const GROWTH = 4 / 3;
-
+const GROWTH = 1.5;
+/** An estimate may be wrong. */
+const AHEAD_MAX = 8;
 const WORD = 2 ** 32;
-/** The first offset that does not fit: one byte short of 1 TiB. */
-const OFFSET_LIMIT = 2 ** 40 - 1;
-/** Leaves room for creates in flight. */
-const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
-const PLANTS_MAX = 2 ** 31;
-
-/** A random word for each value of each byte of an id: see `hashId`. */
-const HASH_WORDS = 8 * 256;
-
-function randomWords(): Int32Array {
-  return new Int32Array(new Uint8Array(clock.randomBytes(4 * HASH_WORDS)).buffer);
-}
 
 export class IdIndex {
-  /** How many ids there are. */
   size = 0;
-  readonly #hashWords: Int32Array;
-  readonly #tables: Table[];
+  readonly #hash = makeHash(clock.randomBytes(8));
+  readonly #tables = Array.from({ length: TABLES }, () => new Table(this.#hash));
   // An id is split into halves through memory: 64-bit arithmetic costs ten times as much.
   readonly #id = new BigInt64Array(1);
   readonly #halves = new Int32Array(this.#id.buffer);
 
-  /**
-   * @param expected how many ids are likely to come at once.
-   * @param hashWords random words that an attacker cannot guess.
-   */
-  constructor(expected = 0, hashWords = randomWords()) {
-    this.#hashWords = hashWords;
-    const slots = Math.max(SLOTS_MIN, expected / TABLES / LOAD_MAX);
-    const share = (number: number) => slots * GROWTH ** (number / TABLES);
-    this.#tables = Array.from({ length: TABLES }, (_, at) => new Table(share(at), hashWords));
-  }
-
-  /** The table of an id, given as two signed words. */
-  tableOf(low: number, high: number): number {
-    return hashId(this.#hashWords, low, high) >>> TABLE_SHIFT;
-  }
-
-  /** The byte offset of the record with this id, or `undefined`. */
+  /** The byte offset of the record with this id. */
   get(id: bigint): number | undefined {
     this.#id[0] = id;
-    return this.getWords(this.#halves[0] as number, this.#halves[1] as number);
+    const low = this.#halves[0] as number;
+    const high = this.#halves[1] as number;
+    const hash = this.#hash(low, high);
+    return (this.#tables[tableOf(hash)] as Table).get(hash, low, high);
   }
 
-  /** Like `get`, for an id given as two signed words. */
-  getWords(low: number, high: number): number | undefined {
-    const hash = hashId(this.#hashWords, low, high);
-    return (this.#tables[hash >>> TABLE_SHIFT] as Table).get(hash, low, high);
-  }
-
-  /**
-   * Adds an id. If it is there already, its offset stays and is returned.
-   *
-   * @throws RangeError for an offset of `OFFSET_LIMIT` or more.
-   */
+  /** Adds an id. If it is there already, its offset stays and is returned. */
   add(id: bigint, offset: number): number | undefined {
     this.#id[0] = id;
-    const [low, high] = [this.#halves[0] as number, this.#halves[1] as number];
-    const hash = hashId(this.#hashWords, low, high);
-    const table = this.#tables[hash >>> TABLE_SHIFT] as Table;
-    const present = table.add(hash, low, high, offset);
+    return this.addWords(this.#halves[0] as number, this.#halves[1] as number, offset);
+  }
+
+  /** Like `add`, with the id as two signed words. */
+  addWords(low: number, high: number, offset: number): number | undefined {
+    const hash = this.#hash(low, high);
+    const present = (this.#tables[tableOf(hash)] as Table).add(hash, low, high, offset);
     if (present === undefined) this.size++;
     return present;
   }
 
-  /**
-   * Adds ids of one table as `add` does: one call for many saves a third of a scan.
-   *
-   * @returns the numbers of the entries whose ids were there already.
-   */
-  addEntries(table: number, entries: IdEntries, start: number, end: number): number[] {
-    const present = (this.#tables[table] as Table).addEntries(entries, start, end);
-    this.size += end - start - present.length;
-    return present;
+  /** @internal */
+  tableOf(low: number, high: number): number {
+    return tableOf(this.#hash(low, high));
+  }
+
+  /** Adds ids of one table, which are given as slots. Returns how many were there already. @internal */
+  addSlots(table: number, slots: Int32Array, expected: number): number {
+    const repeats = (this.#tables[table] as Table).addSlots(slots, expected);
+    this.size += slots.length / SLOT_WORDS - repeats;
+    return repeats;
   }
 }
 
-/** One that is free for ever: a table has others from its first id on. */
-const NO_SLOTS = new DataView(new ArrayBuffer(SLOT_BYTES));
+/** Ids that wait for their table; 22 MiB in all. A small log needs fewer. */
+const BUCKET_IDS_MAX = 1365;
+/** The shortest line has 19. */
+const LINE_BYTES_MIN = 19;
+/** Not every table gets the same number of ids. */
+const MARGIN = 1.05;
 
-/** A hash table of ids whose hashes begin alike. */
+/**
+ * Adds the ids of a start. An index of many ids is larger than every cache, so adding each as it comes would cost
+ * a miss or two. Here ids wait in a bucket for each table, and a full bucket is added at once: a start of ten million
+ * plants takes 1.7 s of processor time instead of 4.5.
+ */
+export class IdLoader {
+  /** How many ids were in the index already, after `flush`. */
+  repeats = 0;
+  readonly #index: IdIndex;
+  readonly #logBytes: number;
+  readonly #bucketIds: number;
+  readonly #waiting: Int32Array;
+  readonly #counts = new Int32Array(TABLES);
+  #ids = 0;
+
+  /** @param logBytes the length of the log, from which the number of ids is estimated. */
+  constructor(index: IdIndex, logBytes: number) {
+    this.#index = index;
+    this.#logBytes = logBytes;
+    const idsMax = Math.ceil(logBytes / LINE_BYTES_MIN / TABLES);
+    this.#bucketIds = Math.min(BUCKET_IDS_MAX, Math.max(1, idsMax));
+    this.#waiting = new Int32Array(TABLES * this.#bucketIds * SLOT_WORDS);
+  }
+
+  /** The id may be in the index only after `flush`. */
+  addWords(low: number, high: number, offset: number): undefined {
+    const table = this.#index.tableOf(low, high);
+    const count = this.#counts[table] as number;
+    putSlot(this.#waiting, (table * this.#bucketIds + count) * SLOT_WORDS, low, high, offset + 1);
+    this.#counts[table] = count + 1;
+    this.#ids++;
+    if (count + 1 < this.#bucketIds) return;
+    const expected = ((this.#ids / TABLES) * this.#logBytes * MARGIN) / offset;
+    this.#empty(table, expected);
+  }
+
+  flush(): void {
+    for (let table = 0; table < TABLES; table++) this.#empty(table, 0);
+  }
+
+  #empty(table: number, expected: number): void {
+    const start = table * this.#bucketIds * SLOT_WORDS;
+    const end = start + (this.#counts[table] as number) * SLOT_WORDS;
+    this.repeats += this.#index.addSlots(table, this.#waiting.subarray(start, end), expected);
+    this.#counts[table] = 0;
+  }
+}
+
+function tableOf(hash: number): number {
+  return hash >>> (32 - TABLE_BITS);
+}
+
+type IdHash = (low: number, high: number) => number;
+
+/** A hash with a secret, so that nobody can choose ids that collide: the finalizer of MurmurHash3, twice. */
+function makeHash(seeds: Buffer): IdHash {
+  const seed = seeds.readInt32LE(0);
+  const otherSeed = seeds.readInt32LE(4);
+  return (low, high) => mix(mix(low ^ seed) ^ high ^ otherSeed);
+}
+
+function mix(word: number): number {
+  let hash = Math.imul(word ^ (word >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return hash ^ (hash >>> 16);
+}
+
+/** @param stored the offset plus one. */
+function putSlot(words: Int32Array, at: number, low: number, high: number, stored: number): void {
+  words[at] = low;
+  words[at + 1] = high;
+  words[at + 2] = stored | 0;
+  words[at + 3] = Math.floor(stored / WORD);
+}
+
+/** One free slot, which stays free: a table gets memory with its first id. */
+const NO_SLOTS = new Int32Array(SLOT_WORDS);
+
 class Table {
-  readonly #hashWords: Int32Array;
-  #slots = NO_SLOTS;
-  /** V8 calls a function for `byteLength` of a DataView (measured: half a percent of a create). */
-  #slotCount = 1;
+  readonly #hash: IdHash;
+  #words = NO_SLOTS;
+  #slots = 1;
   #size = 0;
   #sizeMax = 0;
-  #nextSlots: number;
-  #lastRead = 0;
 
-  /** @param slots how many are allocated first, when an id comes. */
-  constructor(slots: number, hashWords: Int32Array) {
-    this.#hashWords = hashWords;
-    this.#nextSlots = Math.ceil(slots);
+  constructor(hash: IdHash) {
+    this.#hash = hash;
   }
 
   get(hash: number, low: number, high: number): number | undefined {
     const at = this.#search(hash, low, high);
-    return at < 0 ? storedAt(this.#slots, ~at) - 1 : undefined;
+    return this.#isFree(at) ? undefined : this.#offsetAt(at);
   }
 
-  /** Adds an id, or returns the offset that it has. */
   add(hash: number, low: number, high: number, offset: number): number | undefined {
     let at = this.#search(hash, low, high);
-    if (at < 0) return storedAt(this.#slots, ~at) - 1;
-    if (this.#size >= this.#sizeMax) {
-      this.#grow();
+    if (!this.#isFree(at)) return this.#offsetAt(at);
+    if (this.#size === this.#sizeMax) {
+      this.#grow(GROWTH * this.#slots);
       at = this.#search(hash, low, high);
     }
-    put(this.#slots, at, low, high, offset + 1);
+    putSlot(this.#words, at, low, high, offset + 1);
     this.#size++;
     return undefined;
   }
 
-  addEntries(entries: IdEntries, start: number, end: number): number[] {
-    const present: number[] = [];
-    const ids = end - start;
-    while (this.#size + ids > this.#sizeMax) this.#grow();
-    if (ids * AHEAD_SLOTS > this.#slotCount) this.#readAhead();
-    for (let number = start; number < end; number++) {
-      const low = entries.lowOf(number);
-      const high = entries.highOf(number);
-      const at = this.#search(hashId(this.#hashWords, low, high), low, high);
-      if (at < 0) present.push(number);
-      else put(this.#slots, at, low, high, entries.offsetOf(number) + 1);
+  /** @param expected how many ids this table is likely to get in all. */
+  addSlots(slots: Int32Array, expected: number): number {
+    const sizeMin = this.#size + slots.length / SLOT_WORDS;
+    if (sizeMin > this.#sizeMax) {
+      const size = Math.max(sizeMin, Math.min(expected, AHEAD_MAX * sizeMin));
+      this.#grow(size / LOAD_MAX);
     }
-    this.#size += ids - present.length;
-    return present;
-  }
-
-  /** Has the processor fetch all slots, one after the other. */
-  #readAhead(): void {
-    const slots = this.#slots;
-    const end = this.#slotCount * SLOT_BYTES;
-    for (let at = 0; at < end; at += CACHE_LINE_BYTES) {
-      this.#lastRead ^= slots.getUint8(at); // the compiler drops a read whose result is not kept
+    let repeats = 0;
+    for (let from = 0; from < slots.length; from += SLOT_WORDS) {
+      if (!this.#copy(slots, from)) repeats++;
     }
-  }
-
-  /** Returns the place of the free slot for an id, or `~` of the place that it has. */
-  #search(hash: number, low: number, high: number): number {
-    const slots = this.#slots;
-    const end = this.#slotCount * SLOT_BYTES;
-    const rest = (hash << TABLE_BITS) >>> 0;
-    for (let at = Math.floor((rest * this.#slotCount) / WORD) * SLOT_BYTES; ; ) {
-      const found = slots.getInt32(at, true);
-      if (found === 0 && storedAt(slots, at) === 0) return at;
-      if (found === low && slots.getInt32(at + HIGH, true) === high) return ~at;
-      at += SLOT_BYTES;
-      if (at === end) at = 0;
-    }
-  }
-
-  #grow(): void {
-    const old = this.#slots;
-    const oldBytes = old.byteLength;
-    const slots = this.#nextSlots;
-    this.#slots = new DataView(new ArrayBuffer(slots * SLOT_BYTES)); // or there is no memory
-    this.#nextSlots = Math.ceil(slots * GROWTH);
-    this.#slotCount = slots;
-    this.#sizeMax = Math.floor(slots * LOAD_MAX);
-    for (let at = 0; at < oldBytes; at += SLOT_BYTES) {
-      const stored = storedAt(old, at);
-      if (stored === 0) continue;
-      const [low, high] = [old.getInt32(at, true), old.getInt32(at + HIGH, true)];
-      const hash = hashId(this.#hashWords, low, high);
-      put(this.#slots, this.#search(hash, low, high), low, high, stored);
-    }
-  }
-}
-
-/** The offset plus one in the slot at a place; 0: the slot is free. */
-function storedAt(slots: DataView, at: number): number {
-  return slots.getUint8(at + OFFSET_TOP) * WORD + slots.getUint32(at + OFFSET, true);
-}
-
-function put(slots: DataView, at: number, low: number, high: number, stored: number): void {
-  if (stored > OFFSET_LIMIT) {
-    throw new RangeError(`offset: expected less than ${OFFSET_LIMIT}, got ${stored - 1}`);
-  }
-  slots.setInt32(at, low, true);
-  slots.setInt32(at + HIGH, high, true);
-  slots.setInt32(at + OFFSET, stored | 0, true);
-  slots.setUint8(at + OFFSET_TOP, Math.floor(stored / WORD));
-}
-
-/**
- * A hash of ids, given as two signed words, that nobody can choose collisions for; a signed word.
- *
- * Tabulation hashing: each byte of the id picks one of 256 random words, and the eight words are
- * combined with XOR. With linear probing it gives constant expected time for any set of ids that was
- * chosen without knowing the words (Patrascu and Thorup, "The Power of Simple Tabulation Hashing",
- * STOC '11). They fit into the first cache.
- *
- * @internal
- */
-export function hashId(words: Int32Array, low: number, high: number): number {
-  return (
-    (words[low & 0xff] as number) ^
-    (words[0x100 | ((low >>> 8) & 0xff)] as number) ^
-    (words[0x200 | ((low >>> 16) & 0xff)] as number) ^
-    (words[0x300 | (low >>> 24)] as number) ^
-    (words[0x400 | (high & 0xff)] as number) ^
-    (words[0x500 | ((high >>> 8) & 0xff)] as number) ^
-    (words[0x600 | ((high >>> 16) & 0xff)] as number) ^
-    (words[0x700 | (high >>> 24)] as number)
-  );
-}
-
-/** @throws PlantStoreError `not_stored` if a log so long, with so many plants, has no room for another. */
-export function assertRoom(logBytes: number, plants: number): void {
-  if (logBytes < LOG_BYTES_MAX && plants < PLANTS_MAX) return;
-  throw new PlantStoreError(
-    "not_stored",
-    "Cannot store it: the log is full (it has reached its greatest length or number of plants); " +
-      "nothing was stored, and no retry will succeed",
-  );
-}
-
-/** Ids on their way into an index, with the places of their lines: 24 bytes side by side for each. */
-class IdEntries {
-  readonly #words: Int32Array;
-  readonly #numbers: Float64Array;
-
-  constructor(count: number) {
-    this.#numbers = new Float64Array(3 * count);
-    this.#words = new Int32Array(this.#numbers.buffer);
-  }
-
-  set(at: number, low: number, high: number, offset: number, line: number): void {
-    this.#words[6 * at] = low;
-    this.#words[6 * at + 1] = high;
-    this.#numbers[3 * at + 1] = offset;
-    this.#numbers[3 * at + 2] = line;
-  }
-
-  lowOf(at: number): number {
-    return this.#words[6 * at] as number;
-  }
-
-  highOf(at: number): number {
-    return this.#words[6 * at + 1] as number;
-  }
-
-  offsetOf(at: number): number {
-    return this.#numbers[3 * at + 1] as number;
-  }
-
-  lineOf(at: number): number {
-    return this.#numbers[3 * at + 2] as number;
-  }
-}
-
-/** 32 MiB in all. */
-const BUCKET_IDS_MAX = 1365;
-const BUCKET_IDS_MIN = 8;
-/** Ids that are flushed in one turn of the event loop. */
-const TURN_IDS = 2 ** 13;
-
-/** Adds ids in bulk. Before `flush` an id may be in the index or not: a full bucket does not wait. */
-export class IdLoader {
-  readonly #index: IdIndex;
-  readonly #bucketIds: number;
-  /** All buckets, one after the other. */
-  readonly #entries: IdEntries;
-  /** Where the next entry of each bucket goes. */
-  readonly #ends: Uint32Array;
-  #repeats: LinePosition[] = [];
-  /** Whether an id was ever found in the index: a log with one repeat may be full of them. */
-  hasRepeats = false;
-
-  /** @param expected about how many ids will come: for few of them, small buckets are enough. */
-  constructor(index: IdIndex, expected: number) {
-    this.#index = index;
-    const ids = Math.ceil(expected / TABLES);
-    this.#bucketIds = Math.min(BUCKET_IDS_MAX, Math.max(BUCKET_IDS_MIN, ids));
-    this.#entries = new IdEntries(TABLES * this.#bucketIds);
-    this.#ends = Uint32Array.from({ length: TABLES }, (_, number) => number * this.#bucketIds);
-  }
-
-  /** Adds the id of a line. @throws RangeError, here or in `flush`, for an offset of 1 TiB or more. */
-  add(id: bigint, offset: number, line: number): void {
-    this.addWords(Number(BigInt.asIntN(32, id)), Number(id >> 32n), offset, line);
-  }
-
-  /** Like `add`, for an id given as two signed words: a bigint for each line costs a scan 50 ns. */
-  addWords(low: number, high: number, offset: number, line: number): void {
-    const number = this.#index.tableOf(low, high);
-    const at = this.#ends[number] as number;
-    this.#entries.set(at, low, high, offset, line);
-    this.#ends[number] = at + 1;
-    if (at + 1 === (number + 1) * this.#bucketIds) this.#empty(number);
-  }
-
-  /**
-   * Adds all ids that wait to the index, and returns the places of those that it had already, in
-   * their order. Add nothing before it has resolved: the bucket may have been passed.
-   */
-  async flush(): Promise<LinePosition[]> {
-    let ids = 0;
-    for (const [number, end] of this.#ends.entries()) {
-      ids += end - number * this.#bucketIds;
-      this.#empty(number);
-      if (ids < TURN_IDS) continue;
-      ids = 0;
-      await turn();
-    }
-    const repeats = this.#repeats.sort((a, b) => a.offset - b.offset);
-    this.#repeats = [];
+    this.#size = sizeMin - repeats;
     return repeats;
   }
 
-  #empty(number: number): void {
-    const start = number * this.#bucketIds;
-    const end = this.#ends[number] as number;
-    for (const at of this.#index.addEntries(number, this.#entries, start, end)) {
-      this.#repeats.push({ offset: this.#entries.offsetOf(at), line: this.#entries.lineOf(at) });
-      this.hasRepeats = true;
+  /** Returns false if the id is there already. */
+  #copy(from: Int32Array, at: number): boolean {
+    const low = from[at] as number;
+    const high = from[at + 1] as number;
+    const to = this.#search(this.#hash(low, high), low, high);
+    if (!this.#isFree(to)) return false;
+    const words = this.#words;
+    words[to] = low;
+    words[to + 1] = high;
+    words[to + 2] = from[at + 2] as number;
+    words[to + 3] = from[at + 3] as number;
+    return true;
+  }
+
+  /** Where the slot of an id begins, or the free one that it would take. */
+  #search(hash: number, low: number, high: number): number {
+    const words = this.#words;
+    const rest = (hash << TABLE_BITS) >>> 0;
+    for (let at = Math.floor((rest * this.#slots) / WORD) * SLOT_WORDS; ; ) {
+      if (words[at] === low && words[at + 1] === high) return at; // or a free slot, if the id is 0
+      if (this.#isFree(at)) return at;
+      at += SLOT_WORDS;
+      if (at === words.length) at = 0;
     }
-    this.#ends[number] = start;
+  }
+
+  #isFree(at: number): boolean {
+    return this.#words[at + 2] === 0 && this.#words[at + 3] === 0;
+  }
+
+  #offsetAt(at: number): number {
+    const words = this.#words;
+    return (words[at + 3] as number) * WORD + ((words[at + 2] as number) >>> 0) - 1;
+  }
+
+  #grow(slots: number): void {
+    const old = this.#words;
+    const count = Math.ceil(Math.max(SLOTS_MIN, slots));
+    this.#words = new Int32Array(count * SLOT_WORDS); // or there is no memory
+    this.#slots = count;
+    this.#sizeMax = Math.floor(count * LOAD_MAX);
+    for (let at = 0; at < old.length; at += SLOT_WORDS) {
+      if (old[at + 2] !== 0 || old[at + 3] !== 0) this.#copy(old, at);
+    }
   }
 }

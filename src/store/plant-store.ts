@@ -1,14 +1,17 @@
 /**
  * The plant store: an append-only log and an index of it in memory.
  *
- * Invariants. The first record of an id is never replaced. A record enters the index only after it
- * is durable, and `get` and `list` see only the records of the index. Of several creates of one id in
- * flight one writes, and the others share its outcome: an earlier answer would acknowledge a plant that
- * is not durable. One process at a time has a data directory open for writing.
+ * Invariants. The first record of an id is never replaced. A record enters the index only after it is durable,
+ * and reads see only the records of the index. Of several creates of one id in flight one writes, and the others
+ * share its outcome: an earlier response would acknowledge a plant that is not durable. One process at a time has
+ * a data directory open for writing.
  */
+import { clock } from "../clock.ts";
+import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { Gate } from "../core/gate.ts";
 import { assertInt64 } from "../core/json.ts";
-import { assertNumber, readNumber } from "../core/options.ts";
+import { assertNumber } from "../core/options.ts";
 import {
   conflict,
   encodeNewPlant,
@@ -19,24 +22,29 @@ import {
   validateNewPlant,
 } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
-import { ShortLivedMap } from "../core/short-lived-map.ts";
-import { Checkpointer } from "../log/checkpoint.ts";
-import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
-import { assertRoom } from "./id-index.ts";
-import { PlantLookups } from "./lookups.ts";
-import { listLines, parseLines } from "./records.ts";
-import { type OpenedLog, openLog } from "./start.ts";
+import { writeCheckpoint } from "../log/checkpoint.ts";
+import { systemCode } from "../log/disk.ts";
+import { lineError, linesOf, readBlocks, readLine } from "../log/lines.ts";
+import { LogWriter } from "../log/writer.ts";
+import { type OpenLog, openLog } from "./open.ts";
+import { RecentBytes } from "./recent-bytes.ts";
+import { eachLine, isPlantLine, type OnProgress } from "./scan.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */
   readonly command?: string;
-  /** A batch takes records until it holds this many bytes. Default and maximum: 1 MiB. */
-  readonly batchBytesMax?: number;
   /** Upper bound on bytes of records that wait for the disk. Default: 4 to 64 MiB, by the memory there is. */
   readonly queueBytesMax?: number | undefined;
   /** Receives how much of the log was read, about once a MiB; an error it throws aborts the opening. */
-  readonly onProgress?: (bytes: number, total: number) => void;
+  readonly onProgress?: OnProgress;
 }
+
+/** How often an open store checks that its lock and its log are in their place. */
+const CHECK_MS = 1000;
+/** How often it writes a checkpoint, if the log has grown. */
+const CHECKPOINT_MS = 10_000;
+/** What a list reads at once: half a millisecond of work. */
+const LIST_BLOCK_BYTES = 32 * 1024;
 
 /**
  * A durable store of plants in a data directory, to which only this process writes while it is open.
@@ -44,55 +52,50 @@ export interface PlantStoreOptions {
  */
 export class PlantStore implements PlantService {
   /**
-   * Resolves, never rejects, when the store has failed for good: a sync failed, or the log was
-   * removed or changed. Every call is refused from then on. To continue with the plants on disk, open
-   * the directory again, best in a new process.
+   * Resolves, never rejects, when the store has failed for good: a sync failed, or the log was removed or changed.
+   * Every call is refused from then on. To continue, open the directory again, best in a new process; if the code
+   * of the error's cause is `unsynced`, restart the machine before.
    */
   readonly failed: Promise<PlantStoreError>;
-
-  readonly #log: OpenedLog;
+  readonly #log: OpenLog;
   readonly #writer: LogWriter;
-  readonly #lookups: PlantLookups;
-  readonly #checkpointer: Checkpointer;
+  readonly #recent = new RecentBytes();
   /** Creates in flight, by their ids: what each resolves with. */
-  readonly #storing = new ShortLivedMap<bigint, Promise<NewPlant>>();
+  readonly #storing = new Map<bigint, Promise<NewPlant>>();
+  /** Node's pool has four threads: two are left for appends and for polls of the tokens while a disk hangs. */
+  readonly #gate = new Gate(2);
   /** Reads under way, for which a close waits. */
-  readonly #reads = new Set<Promise<unknown>>();
+  readonly #reading = new Set<Promise<unknown>>();
+  readonly #checking = clock.setInterval(() => this.#check(), CHECK_MS);
+  #checkpointBytes: number | undefined;
+  #checkpointedAt = clock.monotonicMs();
+  #checkpointing: Promise<void> = Promise.resolve();
   #closing: Promise<void> | undefined;
 
-  private constructor(log: OpenedLog, limits: Limits) {
-    const { lock, file, end, checkpoint } = log;
-    const isHeld = () => lock.findLoss() === undefined;
-    const checkpointer = new Checkpointer(file.path, end, checkpoint, isHeld);
+  private constructor(log: OpenLog, queueBytesMax: number | undefined) {
     this.#log = log;
-    this.#checkpointer = checkpointer;
-    this.#writer = new LogWriter(file, {
-      ...limits,
-      end,
-      onDurable: (durable, lines) => {
-        checkpointer.note(durable);
-        this.#lookups.recent.add(lines, durable.bytes);
-      },
-    });
-    this.#lookups = new PlantLookups(file, this.#writer);
+    this.#writer = new LogWriter(log.file, log.end, queueBytesMax);
+    this.#writer.onDurable = (bytes, start) => this.#recent.add(bytes, start);
     this.failed = this.#writer.failed;
-    void lock.lost.then((cause) => this.#writer.fail(cause));
+    this.#checkpointBytes = log.checkpoint?.bytes;
+    this.#checking.unref();
   }
 
   /**
    * Opens a data directory, makes it if it is missing, and recovers its log.
    *
-   * @throws PlantStoreError `locked` if another process has it, `corruption` if a person has to look
-   * at the log, `unsynced` if the disk does not sync the log, `io_error` if the system refuses.
+   * @throws PlantStoreError `locked` if another process has it, `corruption` if a person has to look at the log,
+   * `unsynced` if the disk does not sync the log, `io_error` if the system refuses.
    * @throws RangeError, before anything is changed, for a number out of its range (`NUMBER_OPTIONS`).
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
     const { command = "library", onProgress, queueBytesMax } = options;
     if (queueBytesMax !== undefined) assertNumber("queueBytesMax", queueBytesMax);
-    const limits: Limits = { batchBytesMax: readNumber(options, "batchBytesMax"), queueBytesMax };
     let store: PlantStore | undefined;
     const durableBytes = () => store?.status().logBytes;
-    store = new PlantStore(await openLog(directory, { command, onProgress, durableBytes }), limits);
+    const log = await openLog(directory, command, durableBytes, onProgress);
+    store = new PlantStore(log, queueBytesMax);
+    await store.#checkpoint(); // a disk that loses synced bytes is found out at the next start
     return store;
   }
 
@@ -102,54 +105,48 @@ export class PlantStore implements PlantService {
   }
 
   /** For the operator. */
-  status(): StoreStatus {
-    return {
-      plants: this.size,
-      logBytes: this.#writer.durableBytes,
-      queueBytes: this.#writer.queuedBytes,
-      checkpointBytes: this.#checkpointer.writtenBytes,
-      refusedMsAgo: this.#writer.refusedMsAgo,
-    };
+  status(): StoreStatus & { readonly logBytes: number } {
+    const { end, queuedBytes, msSinceRefusal } = this.#writer;
+    return { plants: this.size, logBytes: end.bytes, queueBytes: queuedBytes, msSinceRefusal };
   }
 
   async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validateNewPlant(given);
     this.#assertUsable();
     const inFlight = this.#storing.get(plant.id);
-    if (inFlight !== undefined) return judgeRepeat(await inFlight, plant);
+    if (inFlight !== undefined) return assertRepeat(await inFlight, plant);
     const storing = this.#store(plant);
-    this.#storing.add(plant.id, storing);
+    this.#storing.set(plant.id, storing);
     try {
       const stored = await storing;
-      return stored === plant ? "created" : judgeRepeat(stored, plant);
+      return stored === plant ? "created" : assertRepeat(stored, plant);
     } finally {
       this.#storing.delete(plant.id);
     }
   }
 
   /**
-   * Makes a plant durable unless its id is taken. Resolves with the plant that has the id: the same
-   * object if it was stored now, else the plant that was there before.
+   * Makes a plant durable unless its id is taken. Resolves with the plant that has the id: the same object if it
+   * was stored now, else the plant that was there before.
    */
   async #store(plant: NewPlant): Promise<NewPlant> {
-    const record = encodeNewPlant(plant);
-    const taken = this.#log.index.get(plant.id);
+    const { index } = this.#log;
+    const taken = index.get(plant.id);
     if (taken !== undefined) {
-      const line = await this.#read(plant.id, taken).catch(throwUndecided);
-      // Equal text is a repeat, and costs less than two plants that are compared. A copy: the same object
-      // means that it was created.
-      return line.toString() === record ? { ...plant } : parseNewPlant(line);
+      const line = await this.#readLine(plant.id, taken, "write_failed");
+      await this.#writer.verify(); // a repeat is acknowledged, too
+      return parseNewPlant(line);
     }
-    assertRoom(this.#writer.durableBytes, this.#log.index.size);
-    const offset = await this.#writer.append(record);
+    const offset = await this.#writer.append(encodeNewPlant(plant));
     try {
-      this.#log.index.add(plant.id, offset);
+      index.add(plant.id, offset);
     } catch (cause) {
       throw this.#writer.fail(cause); // without memory for the index, the id could be stored once more
     }
     return plant;
   }
 
+  /** The durable plant with this id. */
   async get(id: bigint): Promise<NewPlant | undefined> {
     const line = await this.getLine(id);
     return line && parseNewPlant(line);
@@ -159,41 +156,107 @@ export class PlantStore implements PlantService {
     assertInt64(id);
     this.#assertUsable();
     const offset = this.#log.index.get(id);
-    return offset === undefined ? undefined : this.#read(id, offset);
+    return offset === undefined ? undefined : this.#readLine(id, offset, "read_failed");
   }
 
-  /** @throws PlantStoreError as `PlantLookups.judge` returns it. */
-  async #read(id: bigint, offset: number): Promise<Buffer> {
-    const reading = this.#lookups.read(id, offset);
-    this.#reads.add(reading);
+  async #readLine(id: bigint, offset: number, code: ReadError): Promise<Buffer> {
+    const recent = this.#recent.lineAt(offset);
+    if (recent !== undefined) return recent;
+    const { file } = this.#log;
     try {
-      return await reading;
-    } finally {
-      this.#reads.delete(reading);
+      const line = await this.#read(() => readLine(file, offset, this.#writer.end.bytes));
+      if (isPlantLine(line, id)) return line;
+      throw lineError(file.path, { offset }, `it is not plant ${id} any more`);
+    } catch (cause) {
+      throw this.#classifyReadError(cause, code);
     }
   }
 
-  list(options?: ListOptions): AsyncGenerator<NewPlant> {
-    return parseLines(this.listLines(options), (cause) => this.#lookups.judge(cause));
+  /** Every read of the log begins here, so none is under way when it is closed. */
+  async #read<T>(work: () => Promise<T>): Promise<T> {
+    this.#assertUsable();
+    const reading = this.#gate.pass(work);
+    this.#reading.add(reading);
+    return reading.finally(() => this.#reading.delete(reading));
   }
 
-  async *listLines(options?: ListOptions): AsyncGenerator<Buffer> {
-    // With yield* an error that a reader throws would seem to come from the log.
-    for await (const lines of this.#list(options)) yield lines;
+  /** The plants that are durable at the time of the call, or those after one of them, oldest first. */
+  async *list(options?: ListOptions): AsyncGenerator<NewPlant> {
+    for await (const lines of this.listLines(options)) {
+      for (const line of linesOf(lines)) yield parseNewPlant(line);
+    }
   }
 
-  async *#list({ after }: ListOptions = {}): AsyncGenerator<Buffer> {
+  async *listLines({ after }: ListOptions = {}): AsyncGenerator<Buffer> {
     if (after !== undefined) assertInt64(after);
     this.#assertUsable();
-    const start = after === undefined ? 0 : this.#log.index.get(after);
-    if (start === undefined) throw unknownCursor(after);
+    const { file, index } = this.#log;
+    const found = after === undefined ? 0 : index.get(after);
+    if (found === undefined) throw unknownCursor(after);
+    const end = this.#writer.end.bytes;
+    const read = (buffer: Buffer, at: number) => this.#read(() => file.read(buffer, at));
+    const source = { path: file.path, read };
     try {
-      const range = { start, end: this.#writer.durableBytes, after };
-      yield* listLines(this.#lookups.source, this.#log.index, range);
+      let at = found;
+      if (after !== undefined) at += (await readLine(source, found, end)).length + 1;
+      for await (const block of readBlocks(source, at, end, LIST_BLOCK_BYTES)) {
+        eachLine(block.bytes, (start, _, plant) => {
+          if (plant !== undefined) return true;
+          throw lineError(file.path, { offset: block.offset + start }, "it is no plant any more");
+        });
+        yield block.bytes;
+        at = block.offset + block.bytes.length;
+      }
+      if (at < end) throw lineError(file.path, { offset: at }, "its line feed is gone");
     } catch (cause) {
-      this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
-      throw this.#lookups.judge(cause);
+      this.#assertUsable(); // what ends the list is no failed read
+      throw this.#classifyReadError(cause, "read_failed");
     }
+  }
+
+  /** A log that is not what was written fails the store; any other failure is that of one read. */
+  #classifyReadError(cause: unknown, code: ReadError): PlantStoreError {
+    if (systemCode(cause) === "corruption") return this.#writer.fail(cause);
+    publishWarning("A plant cannot be read; check the disk and the memory", cause);
+    return new PlantStoreError(code, READ_ERRORS[code], { cause });
+  }
+
+  /** @throws PlantStoreError `store_failed` if the store has failed, or its lock or its log is gone. */
+  #assertUnchanged(): void {
+    const { end, failure } = this.#writer;
+    if (failure !== undefined) throw failure;
+    try {
+      this.#log.file.assertUnchanged(end.bytes, Number.POSITIVE_INFINITY);
+    } catch (cause) {
+      throw this.#writer.fail(cause);
+    }
+  }
+
+  /** Fails the store if its lock or its log is gone; writes a checkpoint now and then. */
+  #check(): void {
+    try {
+      this.#assertUnchanged();
+      if (clock.monotonicMs() - this.#checkpointedAt >= CHECKPOINT_MS) void this.#checkpoint();
+    } catch {} // the writer has failed
+  }
+
+  /** Writes a checkpoint if the log has grown. One at a time; never rejects. */
+  #checkpoint(): Promise<void> {
+    this.#checkpointedAt = clock.monotonicMs();
+    this.#checkpointing = this.#checkpointing.then(async () => {
+      const { end } = this.#writer;
+      if (end.bytes === this.#checkpointBytes) return;
+      try {
+        const assertHeld = () => this.#assertUnchanged(); // in the turn of the rename, too
+        assertHeld();
+        await writeCheckpoint(this.#log.file.path, end, { assertHeld });
+        this.#checkpointBytes = end.bytes;
+      } catch (cause) {
+        if (this.#writer.failure !== undefined) return; // a failed store writes none
+        publishWarning("Cannot write the checkpoint, and will retry; no plant is at risk", cause);
+      }
+    });
+    return this.#checkpointing;
   }
 
   /** Finishes what was accepted, then unlocks the directory. May be called twice. */
@@ -208,36 +271,30 @@ export class PlantStore implements PlantService {
   }
 
   async #close(): Promise<void> {
-    while (this.#reads.size > 0) await Promise.allSettled(this.#reads);
+    clock.clearInterval(this.#checking);
+    await Promise.allSettled(this.#reading);
     await this.#writer.drain();
-    // Also if the log was removed: the next start has to know that there was one.
-    await this.#checkpointer.close();
+    await this.#checkpoint();
     const { file, lock } = this.#log;
     await file.close().finally(() => lock.close());
   }
 
   #assertUsable(): void {
-    if (this.#closing !== undefined) {
-      throw new PlantStoreError("closed", "Cannot use the store: it is closed");
-    }
+    const why = "Cannot use the store: it is closed";
+    if (this.#closing !== undefined) throw new PlantStoreError("closed", why);
     if (this.#writer.failure !== undefined) throw this.#writer.failure;
   }
 }
 
-type Limits = Pick<LogWriterOptions, "batchBytesMax" | "queueBytesMax">;
+type ReadError = keyof typeof READ_ERRORS;
+/** What a failed read means for a get, and for a create whose id is taken. */
+const READ_ERRORS = {
+  read_failed: "Cannot read a stored plant now; send the request again later",
+  write_failed: "Cannot read the plant with this id now; send the identical request again",
+};
 
-function judgeRepeat(stored: NewPlant, repeated: NewPlant): CreateOutcome {
+/** @throws PlantStoreError `conflict` unless the plants are equal. */
+function assertRepeat(stored: NewPlant, repeated: NewPlant): CreateOutcome {
   if (isSamePlant(stored, repeated)) return "replayed";
   throw conflict(repeated.id);
-}
-
-/** For a create whose id is taken: whether it is a repeat or a conflict is not known. */
-function throwUndecided(error: unknown): never {
-  if (!(error instanceof PlantStoreError) || error.code !== "read_failed") throw error;
-  throw new PlantStoreError(
-    "write_failed",
-    "Cannot read the stored plant with this id now; " +
-      "the outcome is unknown: send the identical request again",
-    { cause: error.cause },
-  );
 }

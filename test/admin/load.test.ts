@@ -30,7 +30,7 @@ test("/readyz asks the disk once for all who ask within a tenth of a second", as
   const now = performance.now();
   t.mock.method(performance, "now", () => now);
   const admin = await startAdmin(t);
-  admin.status.known = { plants: 7, queueBytes: 0, refusedMsAgo: 0 };
+  admin.status.known = { plants: 7, queueBytes: 0, msSinceRefusal: 0 };
   const asked = t.mock.method(admin.status, "free");
   for (let time = 0; time < 3; time++) assert.equal((await admin.get("/readyz")).status, 503);
   assert.equal(asked.mock.callCount(), 1);

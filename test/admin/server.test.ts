@@ -177,9 +177,9 @@ for (const [says, free, later] of FREE_LATER) {
     const paths = ["/readyz", "/status.json"];
     const states = async () =>
       Promise.all(paths.map(async (path) => JSON.parse((await admin.get(path)).text).state));
-    const refuse = (refusedMsAgo: number | undefined) => {
+    const refuse = (msSinceRefusal: number | undefined) => {
       admin.wait();
-      admin.status.known = { plants: 7, queueBytes: 0, refusedMsAgo };
+      admin.status.known = { plants: 7, queueBytes: 0, msSinceRefusal };
     };
     refuse(0);
     assert.deepEqual(await states(), ["out-of-disk", "out-of-disk"]);
@@ -197,7 +197,7 @@ for (const [says, free, later] of FREE_LATER) {
 
 test("creates that are answered 503 leave the server ready unless the disk refused a write", async (t) => {
   const admin = await startAdmin(t);
-  for (const error of [50302, 50305]) requests.publish({ ...REFUSED, error });
+  for (const error of [50302, 50303]) requests.publish({ ...REFUSED, error });
   assert.equal((await admin.get("/readyz")).status, 200);
 });
 

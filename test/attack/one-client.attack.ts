@@ -13,8 +13,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { encodeNewPlant } from "../../src/core/plant.ts";
 import { createToken } from "../../src/index.ts";
-import { statusField } from "../faults/machine.ts";
-import { assertKept, plant, Trial } from "../faults/trial.ts";
+import { statusField } from "../kernel/machine.ts";
+import { plant, Trial } from "../kernel/trial.ts";
 import { makeCertificate } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
@@ -59,12 +59,9 @@ async function startTarget(t: TestContext, { changesKeys }: Attack) {
   const adminPort = await freePort();
   const tls = changesKeys === true ? makeCertificate(t, "victim") : undefined;
   const files = tls && ["--tls-cert", tls.certPath, "--tls-key", tls.keyPath];
-  const trial = await Trial.start(t, {
-    folder,
-    args: ["--admin", `127.0.0.1:${adminPort}`, "--log", "off", ...(files ?? [])],
-    wrapper: pinned(0),
-    env: { NODE_OPTIONS: HEAP },
-  });
+  const trial = new Trial(t, folder);
+  trial.under = { wrapper: pinned(0), env: { NODE_OPTIONS: HEAP } };
+  await trial.start(["--admin", `127.0.0.1:${adminPort}`, "--log", "off", ...(files ?? [])]);
   const target: Target = { port: trial.server.port, adminPort, writer, reader };
   const ask = async (token: string, parts: RequestParts) => {
     const { port } = trial.server;
@@ -116,7 +113,7 @@ for (const attack of ATTACKS.filter(({ name }) => name.includes(only))) {
       const answers = Array.from({ length: LISTS }, () => ask(target.reader, list));
       return (await Promise.all(answers)).every(({ status }) => status === 200);
     });
-    await trial.stop("SIGKILL");
-    assertKept(trial.folder, trial.acknowledged);
+    await trial.end("SIGKILL");
+    trial.assertKept();
   });
 }

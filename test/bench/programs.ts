@@ -40,10 +40,11 @@ export const startFloor: Start = async () => {
   return start([path.join(HERE, "floor.mjs"), String(port)], { token: "none", port });
 };
 
-/** The server of the command line, of this checkout or another. */
+/** The server of the command line, of this checkout or another, with a token in its own form. */
 export const startStore =
   (root = ROOT): Start =>
   async (folder) => {
+    const { createToken } = await import(path.resolve(root, "dist/index.js"));
     const token = await createToken(folder, { name: "bench", scopes: ["write", "read"] });
     const args = [builtMain(root), "serve", "--port", "0", "--data", folder, "--log", "off"];
     return start(args, { token, log: path.join(folder, "plants.jsonl") });

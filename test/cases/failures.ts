@@ -18,14 +18,11 @@ export const THROWN: readonly [id: number, code: string, gets: number, message?:
   [502, "write_failed", 50302, "later"],
   [503, "store_failed", 50303, "later"],
   [504, "closed", 50304, "later"],
-  [505, "not_stored", 50305, "full"],
   [507, "read_failed", 50307, "later"],
   [406, "conflict", 40006, "taken"],
 ];
 
-const READS = THROWN.filter(
-  ([, code]) => !["write_failed", "not_stored", "conflict"].includes(code),
-);
+const READS = THROWN.filter(([, code]) => !["write_failed", "conflict"].includes(code));
 
 export const FAILURES: readonly Case[] = [
   ...THROWN.map(([id, code, gets]) => ({

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, existsSync, writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
@@ -12,7 +12,6 @@ import { createToken, listTokens } from "../../src/index.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { type LogLine, logLinesOf, messagesOf } from "../support/messages.ts";
-import { AS_SERVICE, canRunAsService, NEEDS_ROOT } from "../support/other-user.ts";
 import { postPlant } from "../support/post.ts";
 import type { Finished } from "../support/run.ts";
 import { send } from "../support/service.ts";
@@ -79,16 +78,6 @@ describe("a start that fails gives the reason in one line on standard error", AT
       assert.ok(message.includes(`"${data}"`), message);
     });
   }
-
-  test("a folder of another user: naming both users", NEEDS_ROOT, async (t) => {
-    if (!canRunAsService(t)) return;
-    const data = makeFolder(t);
-    chmodSync(data, 0o755);
-    const start = startServer(t, ["--data", data], { wrapper: AS_SERVICE });
-    await assert.rejects(start, ({ message }: Error) => {
-      return message.includes(data) && /user 0\b.*user 54321\b/.test(message);
-    });
-  });
 
   test("an invalid base path: status 2, and no folder was made", async (t) => {
     const data = join(makeFolder(t), "data");

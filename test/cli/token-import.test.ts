@@ -6,7 +6,7 @@ import { createToken, listTokens, revokeToken } from "../../src/index.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { postPlant } from "../support/post.ts";
-import { readTokenLog, tokenLogPath } from "../support/token-logs.ts";
+import { readTokens, tokenPath } from "../support/token-files.ts";
 
 test("token import takes the tokens of another directory, once, and a running server accepts them", async (t) => {
   const [source, target] = [makeFolder(t), makeFolder(t)];
@@ -18,7 +18,7 @@ test("token import takes the tokens of another directory, once, and a running se
   const post = async () => (await postPlant(server.url, token, '{"id":1,"name":"Fern"}')).status;
   assert.equal(await post(), 401);
   for (const added of [3, 0]) {
-    const end = await runCli(["token", "import", tokenLogPath(source), "--data", target]);
+    const end = await runCli(["token", "import", tokenPath(source), "--data", target]);
     const said = `imported ${added}, already there ${3 - added}\n`;
     assert.deepEqual([end.status, end.stdout, end.stderr], [0, said, ""]);
     assert.equal(await post(), 200);
@@ -30,11 +30,11 @@ test("a live token of the same name is a refusal that names it, and nothing is i
   const [source, target] = [makeFolder(t), makeFolder(t)];
   for (const name of ["first", "app"]) await createToken(source, { name });
   await createToken(target, { name: "app" });
-  const log = readTokenLog(target);
-  const end = await runCli(["token", "import", tokenLogPath(source), "--data", target]);
+  const log = readTokens(target);
+  const end = await runCli(["token", "import", tokenPath(source), "--data", target]);
   assert.deepEqual([end.status, end.stdout], [1, ""]);
   assert.match(end.stderr, /"app"/);
-  assert.equal(readTokenLog(target), log);
+  assert.equal(readTokens(target), log);
 });
 
 test("a file that is damaged or cannot be read is named, and no folder is made", async (t) => {

@@ -153,7 +153,6 @@ const FINAL: readonly [what: string, attempt: Attempt, code: string, number?: nu
   ["500", answer(500, '{"error":50001,"message":"defect"}'), "internal", 50001],
   ["500 of a proxy", answer(500, HTML), "unexpected_answer"],
   ["501 of a proxy", answer(501, HTML), "unexpected_answer"],
-  ["50305", answer(503, '{"error":50305,"message":"full"}'), "not_stored", 50305],
   [
     "400 with a number to come",
     answer(400, '{"error":40099,"message":"new"}'),

@@ -8,7 +8,7 @@ import {
   type PlantStoreError,
 } from "../../src/client.ts";
 import { createToken } from "../../src/index.ts";
-import { mountSmallDisk, remount } from "../faults/machine.ts";
+import { execute, mountSmallDisk } from "../kernel/machine.ts";
 import { startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
@@ -108,7 +108,7 @@ test("every create is answered once while the disk is full", TIMEOUT, async (t) 
     return true;
   });
   const before = load.answered.length;
-  remount(folder, "size=16m");
+  execute("mount", "-o", "remount,size=16m", folder);
   await load.more(200);
   await load.stop();
   assert.ok(before < 256, "it was full");

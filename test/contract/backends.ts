@@ -1,4 +1,5 @@
 /** The backends in this process: the log in a folder, the store of `plant-store/testing`, and a failing store. */
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import http from "node:http";
@@ -6,8 +7,8 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { generateToken } from "../../src/auth/token-file.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../../src/core/plant.ts";
+import { formatToken, TOKEN_BYTES } from "../../src/core/token.ts";
 import {
   createRequestListener,
   createToken,
@@ -27,7 +28,7 @@ import { createTestStore, type TestToken } from "../../src/testing.ts";
 import type { BackendName, ServerSetting } from "../cases/case.ts";
 import { SECRET, THROWN } from "../cases/failures.ts";
 import { makeFolder } from "../support/folders.ts";
-import { collect } from "../support/stores.ts";
+import { linesOf } from "../support/plants.ts";
 import type { Backend, Running } from "./runner.ts";
 
 /** What a server is made of. */
@@ -138,7 +139,7 @@ async function openMemory(_t: TestContext, setting: ServerSetting): Promise<Port
   const given: TestToken[] = [];
   const tokens = await createTokens(given, setting, {
     createToken: async (all, newToken) => {
-      const token = generateToken();
+      const token = formatToken(randomBytes(TOKEN_BYTES));
       all.push({ ...newToken, token });
       return token;
     },
@@ -147,9 +148,10 @@ async function openMemory(_t: TestContext, setting: ServerSetting): Promise<Port
   const { plants, tokens: verifier } = createTestStore({ tokens: given });
   let last: bigint | undefined;
   const takeStored = async () => {
-    const found = await collect(plants.list({ after: last }));
-    last = found.at(-1)?.id ?? last;
-    return found.map(encodeNewPlant);
+    const found = await linesOf(plants.listLines({ after: last }));
+    const newest = found.at(-1);
+    if (newest !== undefined) last = parseNewPlant(Buffer.from(newest)).id;
+    return found;
   };
   return { plants, verifier, tokens, takeStored };
 }
@@ -173,11 +175,11 @@ const FAILING: Ports = {
       created.push(encodeNewPlant(plant));
       return "created";
     },
-    get: async (id) => {
+    getLine: async (id) => {
       fail(id);
       return undefined;
     },
-    list: async function* ({ after } = {}) {
+    listLines: async function* ({ after } = {}) {
       fail(after);
       yield* [];
     },

@@ -1,256 +1,250 @@
-/** How old a verdict may be, and who waits for a look, by a clock that the test sets. */
+/** How old a verdict may be, and who waits for a poll, by a clock that the test sets. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { describe, test } from "node:test";
-import type { Clock } from "../../src/core/services.ts";
-import {
-  ageMs,
-  formatToken,
-  hashToken,
-  LiveTokens,
-  type Moment,
-  type TokenRecord,
-} from "../../src/core/token.ts";
+import { turn } from "../../src/clock.ts";
+import type { Clock, VerifiedToken } from "../../src/core/services.ts";
+import { hashToken, LiveTokens, type Moment, type TokenRecord } from "../../src/core/token.ts";
 
 const HOUR_MS = 3_600_000;
 const WAIT_MS = 3000;
-const WAITING_MAX = 16_384;
-
-const TOKEN = formatToken(Buffer.alloc(32, 1));
-const OTHER = formatToken(Buffer.alloc(32, 2));
-
-function record(token: string, name: string): TokenRecord {
-  return { name, hash: hashToken(token), scopes: ["write"], createdAt: 0 };
-}
-
-const RECORDS = [record(TOKEN, "app")];
+const [TOKEN, OTHER] = ["token", "other"];
 const UNREADABLE = { code: "tokens_unreadable" };
+
+function record(token: string): TokenRecord {
+  return { name: "app", hash: hashToken(token), scopes: ["write"], createdAt: 0 };
+}
 
 /** A clock whose two hands and whose timers move when the test says so. */
 class FakeClock {
-  steadyMs = 5000;
+  monotonicMs = 5000;
   wallMs = Date.parse("2026-01-01");
-  /** Timers that have not run: when they are due, by the monotonic clock. */
+  /** Timers that have not run, by their number: when they are due, by the monotonic clock. */
   readonly timers = new Map<object, { readonly due: number; readonly run: () => void }>();
   tick = () => {};
 
-  get clock(): Clock {
-    const setTimeout = (run: () => void, ms: number) => {
+  readonly clock: Clock = {
+    monotonicMs: () => this.monotonicMs,
+    wallMs: () => this.wallMs,
+    setTimeout: (run, ms) => {
       const timer = { unref() {}, refresh() {} };
-      this.timers.set(timer, { due: this.steadyMs + ms, run });
+      this.timers.set(timer, { due: this.monotonicMs + ms, run });
       return timer;
-    };
-    const setInterval = (tick: () => void) => {
+    },
+    clearTimeout: (timer) => void this.timers.delete(timer ?? {}),
+    setInterval: (tick) => {
       this.tick = tick;
       return { unref() {}, refresh() {} };
-    };
-    return {
-      steadyMs: () => this.steadyMs,
-      wallMs: () => this.wallMs,
-      setTimeout,
-      clearTimeout: (timer) => {
-        if (timer !== undefined) this.timers.delete(timer);
-      },
-      setInterval,
-      clearInterval() {},
-      setImmediate,
-      randomBytes,
-    };
-  }
+    },
+    clearInterval() {},
+    setImmediate,
+    randomBytes,
+  };
 
   pass(ms: number): void {
-    this.steadyMs += ms;
+    this.monotonicMs += ms;
     this.wallMs += ms;
-  }
-
-  /** Runs the timers that are due. */
-  runTimers(): void {
     for (const [timer, { due, run }] of [...this.timers]) {
-      if (due > this.steadyMs || !this.timers.delete(timer)) continue;
-      run();
+      if (due <= this.monotonicMs && this.timers.delete(timer)) run();
     }
   }
 }
 
-/** Looks end when the test says so. */
+/** Polls end when the test says so. */
 class HeldTokens extends LiveTokens {
-  readonly looks: { readonly begun: Moment; readonly end: () => void }[] = [];
+  readonly time: FakeClock;
+  readonly polls: { readonly begun: Moment; readonly end: () => void }[] = [];
+  readonly verdict: VerifiedToken;
 
-  constructor(clock: Clock) {
-    super({ clock, intervalMs: 100, waitMs: WAIT_MS, fault: "a test holds it up" });
+  constructor(waitMs?: number, time = new FakeClock()) {
+    super({ clock: time.clock, intervalMs: 100, waitMs, fault: "a test holds it up" });
+    this.time = time;
     this.follow();
-    this.note(this.now(), RECORDS);
+    this.take(record(TOKEN));
+    this.verdict = this.verify(TOKEN) as VerifiedToken;
   }
 
-  protected override look(): Promise<void> {
-    return new Promise((end) => this.looks.push({ begun: this.now(), end }));
+  take(found: TokenRecord): void {
+    this.accept(this.now(), [found]);
   }
 
-  /** Ends the look under way well. */
-  async succeed(records: readonly TokenRecord[] = RECORDS): Promise<void> {
-    const look = this.looks.at(-1);
-    assert.ok(look !== undefined);
-    this.note(look.begun, records);
-    look.end();
+  protected override poll(): Promise<void> {
+    return new Promise((end) => this.polls.push({ begun: this.now(), end }));
+  }
+
+  /** Ends the poll under way well. */
+  async succeed(token = TOKEN): Promise<void> {
+    await turn();
+    const poll = this.polls.at(-1);
+    assert.ok(poll !== undefined);
+    this.accept(poll.begun, [record(token)]);
+    poll.end();
     await turn();
   }
+
+  async fail(): Promise<void> {
+    await turn();
+    this.polls.at(-1)?.end();
+    await turn();
+  }
+
+  /** What those get who ask now. */
+  ask(): Promise<unknown[]> {
+    return Promise.all([this.verify(TOKEN), this.isCurrent(this.verdict)]);
+  }
 }
 
-function follow() {
-  const time = new FakeClock();
-  const tokens = new HeldTokens(time.clock);
-  return {
-    time,
-    tokens,
-    looks: tokens.looks,
-    succeed: (records?: readonly TokenRecord[]) => tokens.succeed(records),
-  };
-}
-
-const turn = () => new Promise((resolve) => setImmediate(resolve));
-
-const AGES: readonly [says: string, steadyMs: number, wallMs: number, age: number][] = [
-  ["both clocks agree", 1999, 1999, 1999],
-  ["the monotonic clock stood still while the machine slept", 0, 2000, 2000],
-  ["the wall clock was set back an hour", 1999, 1999 - HOUR_MS, 1999],
-  ["the wall clock was set back, and the process was frozen", 2000, -5000, 2000],
-  ["the wall clock was set forward an hour", 1, HOUR_MS + 1, HOUR_MS + 1],
+/** How far the clocks moved since the last poll, and whether verdicts are given at once. */
+const AGES: readonly [says: string, monotonicMs: number, wallMs: number, isFresh: boolean][] = [
+  ["both clocks agree", 1999, 1999, true],
+  ["the monotonic clock stood still while the machine slept", 0, 2000, false],
+  ["the wall clock was set back an hour", 1999, 1999 - HOUR_MS, true],
+  ["the wall clock was set back, and the process was frozen", 2000, -5000, false],
+  ["the wall clock was set forward an hour", 1, HOUR_MS + 1, false],
 ];
 
-for (const [says, steadyMs, wallMs, age] of AGES) {
-  test(`the age is ${age} ms if ${says}`, () => {
-    const time = new FakeClock();
-    const since = { steadyMs: time.steadyMs, wallMs: time.wallMs };
-    time.steadyMs += steadyMs;
-    time.wallMs += wallMs;
-    assert.equal(ageMs(since, time.clock), age);
-  });
-
-  test(`a verdict is given ${age < 2000 ? "at once" : "after a look"} if ${says}`, async () => {
-    const { time, tokens, looks, succeed } = follow();
-    const verdict = tokens.verify(TOKEN);
-    assert.ok(verdict !== undefined && !(verdict instanceof Promise));
-    time.steadyMs += steadyMs;
-    time.wallMs += wallMs;
-    const judged = [tokens.verify(TOKEN), tokens.isCurrent(verdict)];
-    if (age < 2000) assert.deepEqual([judged, tokens.verify(OTHER)], [[verdict, true], undefined]);
+for (const [says, monotonicMs, wallMs, isFresh] of AGES) {
+  test(`a verdict is given ${isFresh ? "at once" : "after a poll"} if ${says}`, async () => {
+    const tokens = new HeldTokens();
+    tokens.time.monotonicMs += monotonicMs;
+    tokens.time.wallMs += wallMs;
+    const answers = tokens.ask();
+    if (isFresh) assert.equal(tokens.verify(OTHER), undefined);
     else {
       assert.throws(() => tokens.verify(OTHER), UNREADABLE);
-      await turn();
-      assert.equal(looks.length, 1);
-      await succeed();
+      await tokens.succeed();
     }
-    assert.deepEqual(await Promise.all(judged), [verdict, true]);
-    assert.equal(tokens.verify(OTHER), undefined);
+    assert.deepEqual(await answers, [tokens.verdict, true]);
+    assert.equal(tokens.polls.length, isFresh ? 0 : 1);
   });
 }
 
 describe("while verdicts are too old", () => {
-  test("a token that was revoked meanwhile is refused after the look", async () => {
-    const { time, tokens, succeed } = follow();
-    const verdict = tokens.verify(TOKEN);
-    assert.ok(verdict !== undefined && !(verdict instanceof Promise));
-    time.pass(2000);
-    const judged = [tokens.verify(TOKEN), tokens.isCurrent(verdict)];
-    await turn();
-    await succeed([record(OTHER, "other")]);
-    assert.deepEqual(await Promise.all(judged), [undefined, false]);
+  test("a token that was revoked meanwhile is refused after the poll", async () => {
+    const tokens = new HeldTokens();
+    tokens.time.pass(2000);
+    const answers = tokens.ask();
+    await tokens.succeed(OTHER);
+    assert.deepEqual(await answers, [undefined, false]);
     assert.ok(tokens.verify(OTHER));
   });
 
-  test("a verdict that was over before is refused at once", () => {
-    const { time, tokens } = follow();
-    time.pass(2000);
-    assert.equal(tokens.isCurrent({ name: "app", scopes: ["write"] }), false);
-  });
-
-  test("a look that began before the process was frozen ends no wait; the next one does", async () => {
-    const { time, tokens, looks, succeed } = follow();
-    time.tick();
-    await turn();
-    time.pass(2000);
-    const judged = tokens.verify(TOKEN);
-    await succeed();
-    assert.equal(looks.length, 2, "the next look has begun");
-    assert.throws(() => tokens.verify(OTHER), UNREADABLE);
-    await succeed();
-    assert.ok(await judged);
-  });
-
-  test("a look that hangs ends the wait after its time, and begins no other", async () => {
-    const { time, tokens, looks } = follow();
-    time.pass(2000);
-    const judged = assert.rejects(async () => tokens.verify(TOKEN), UNREADABLE);
-    await turn();
-    time.pass(WAIT_MS - 1);
-    time.runTimers();
-    const later = assert.rejects(async () => tokens.verify(TOKEN), UNREADABLE);
-    await turn();
-    time.pass(1);
-    time.runTimers();
-    await judged;
-    time.pass(WAIT_MS - 1);
-    time.runTimers();
-    await later;
-    assert.deepEqual([time.timers.size, looks.length], [0, 1]);
-  });
-
-  test("16,384 wait for one look, and the next one is refused at once", async () => {
-    const { time, tokens, looks, succeed } = follow();
-    const verdict = tokens.verify(TOKEN);
-    assert.ok(verdict !== undefined && !(verdict instanceof Promise));
-    time.pass(2000);
-    const waiting = Array.from({ length: WAITING_MAX }, () => tokens.isCurrent(verdict));
-    assert.throws(() => tokens.isCurrent(verdict), UNREADABLE);
-    await turn();
-    assert.equal(looks.length, 1);
-    await succeed();
-    assert.deepEqual(new Set(await Promise.all(waiting)), new Set([true]));
-    assert.equal(time.timers.size, 0);
-  });
-
-  test("guesses are refused at once, with no timer and no look", async () => {
-    const { time, tokens, looks } = follow();
-    time.pass(2000);
-    for (let guess = 0; guess < 1000; guess++) {
-      assert.throws(() => tokens.verify(OTHER), UNREADABLE);
+  test("guesses are refused at once, with no timer and no poll", async () => {
+    const tokens = new HeldTokens();
+    tokens.time.pass(2000);
+    for (let guess = 0; guess < 100; guess++) {
+      assert.throws(() => tokens.verify(`${guess}`), UNREADABLE);
+      assert.equal(tokens.isCurrent({ name: "app", scopes: ["write"] }), false);
     }
     await turn();
-    assert.deepEqual([time.timers.size, looks.length], [0, 0]);
+    assert.deepEqual([tokens.time.timers.size, tokens.polls.length], [0, 0]);
   });
 
-  test("close() rejects those who wait", async () => {
-    const { time, tokens } = follow();
-    time.pass(2000);
-    const judged = assert.rejects(async () => tokens.verify(TOKEN), UNREADABLE);
+  test("a poll that began before the process was frozen ends no wait; the next one does", async () => {
+    const tokens = new HeldTokens();
+    tokens.time.tick();
+    await turn();
+    tokens.time.pass(2000);
+    const answers = tokens.ask();
+    await tokens.succeed();
+    assert.equal(tokens.polls.length, 2, "the next poll has begun");
+    assert.throws(() => tokens.verify(OTHER), UNREADABLE);
+    await tokens.succeed();
+    assert.deepEqual(await answers, [tokens.verdict, true]);
+  });
+
+  for (const waitMs of [undefined, WAIT_MS]) {
+    const rest = waitMs === undefined ? "ends the wait" : "is followed by others until their time";
+    test(`a poll that begins for those who wait, and fails, ${rest}`, async () => {
+      const tokens = new HeldTokens(waitMs);
+      tokens.time.tick();
+      await turn();
+      tokens.time.pass(2000);
+      const answers = tokens.ask();
+      const outcome = Promise.allSettled([answers]);
+      await tokens.fail(); // it began before
+      await tokens.fail();
+      if (waitMs !== undefined) {
+        tokens.time.tick();
+        await tokens.succeed();
+      }
+      const [{ status }] = await outcome;
+      assert.equal(status, waitMs === undefined ? "rejected" : "fulfilled");
+    });
+  }
+
+  test("all wait for one poll, and no longer than their time if it hangs", async () => {
+    const tokens = new HeldTokens(WAIT_MS);
+    tokens.time.pass(2000);
+    const answers = Array.from({ length: 100 }, () => assert.rejects(tokens.ask(), UNREADABLE));
+    await turn();
+    assert.deepEqual([tokens.time.timers.size, tokens.polls.length], [1, 1]);
+    tokens.time.pass(WAIT_MS - 1);
+    assert.equal(tokens.time.timers.size, 1);
+    tokens.time.pass(1);
+    await Promise.all(answers);
+    const later = tokens.ask();
+    await tokens.succeed(); // the poll that hung: its result is too old
+    await tokens.succeed();
+    assert.deepEqual(await later, [tokens.verdict, true]);
+    assert.deepEqual([tokens.time.timers.size, tokens.polls.length], [0, 2]);
+  });
+
+  test("close() rejects those who wait, and who comes later", async () => {
+    const tokens = new HeldTokens();
+    tokens.time.pass(2000);
+    const answers = assert.rejects(tokens.ask(), UNREADABLE);
     tokens.close();
-    await judged;
+    await answers;
     assert.throws(() => tokens.verify(TOKEN), UNREADABLE);
-    assert.equal(time.timers.size, 0);
+    assert.equal(tokens.time.timers.size, 0);
   });
 });
 
-test("tokens are readable unless 20 intervals pass without a good look, however long each takes", async () => {
-  const { time, tokens, looks, succeed } = follow();
-  time.tick();
+test("an expiry is checked at each request, and holds after the wall clock was set", () => {
+  const tokens = new HeldTokens();
+  const { time } = tokens;
+  const expiresAt = time.wallMs + 1000;
+  const accept = () => tokens.take({ ...record(TOKEN), expiresAt });
+  time.wallMs += HOUR_MS;
+  accept();
+  assert.equal(tokens.verify(TOKEN), undefined);
+  time.wallMs -= HOUR_MS;
+  accept();
+  const verdict = tokens.verify(TOKEN) as VerifiedToken;
+  assert.deepEqual([verdict.name, tokens.isCurrent(verdict)], ["app", true]);
+  time.wallMs = expiresAt;
+  assert.deepEqual([tokens.verify(TOKEN), tokens.isCurrent(verdict)], [undefined, false]);
+  assert.deepEqual(tokens.list(), []);
+});
+
+test("tokens are readable unless 10 intervals pass without a good poll, however long each takes", async () => {
+  const tokens = new HeldTokens();
+  tokens.time.tick();
   await turn();
-  time.pass(HOUR_MS);
-  for (let ticks = 2; ticks < 20; ticks++) time.tick();
+  for (let ticks = 2; ticks < 10; ticks++) tokens.time.tick();
+  tokens.time.pass(HOUR_MS);
   assert.equal(tokens.isReadable, true);
-  time.tick();
+  tokens.time.tick();
   assert.equal(tokens.isReadable, false);
-  await succeed();
-  assert.equal(tokens.isReadable, false, "the look began an hour ago");
-  assert.equal(looks.length, 2);
-  await succeed();
+  await tokens.succeed();
+  assert.equal(tokens.isReadable, false, "the poll began an hour ago");
+  await tokens.succeed();
   assert.equal(tokens.isReadable, true);
 });
 
-test("refresh() resolves after the time of a wait if its look hangs", async () => {
-  const { time, tokens } = follow();
+test("tokens are readable while verdicts are given", () => {
+  const tokens = new HeldTokens();
+  for (let ticks = 0; ticks < 30; ticks++) tokens.time.tick();
+  assert.equal(tokens.isReadable, true);
+  tokens.time.pass(2000);
+  assert.equal(tokens.isReadable, false);
+});
+
+test("refresh() resolves after the time of a wait if its poll hangs", async () => {
+  const tokens = new HeldTokens(WAIT_MS);
   const refreshed = tokens.refresh();
   await turn();
-  time.pass(WAIT_MS);
-  time.runTimers();
+  tokens.time.pass(WAIT_MS);
   await refreshed;
 });

@@ -1,8 +1,16 @@
+/** The form, the hash and the record of a token. The rules of changes: test/auth. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { PlantStoreError } from "../../src/core/errors.ts";
 import type { Scope } from "../../src/core/services.ts";
-import { formatToken, hashToken, mergeTokens, type TokenRecord } from "../../src/core/token.ts";
+import {
+  decodeTokenRecord,
+  encodeTokenRecord,
+  formatToken,
+  hashToken,
+  isLive,
+  selectNew,
+  type TokenRecord,
+} from "../../src/core/token.ts";
 
 test("a token is pst_ and its bytes in base64url", () => {
   const random = Buffer.from(Array.from({ length: 32 }, (_, at) => 255 - at));
@@ -11,97 +19,57 @@ test("a token is pst_ and its bytes in base64url", () => {
   assert.deepEqual(Buffer.from(token.slice(4), "base64url"), random);
 });
 
-// The digests of FIPS 180-2 and its one-block sample, so that another hash is noticed.
-const DIGESTS: readonly [text: string, digest: string][] = [
-  ["", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"],
-  ["abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"],
-];
-
-for (const [text, digest] of DIGESTS) {
-  test(`the hash of "${text}" is its SHA-256 in hexadecimal`, () => {
-    assert.equal(hashToken(text), digest);
-  });
-}
-
-const NOW = 1000;
-const A = record("app", "a");
-
-function record(name: string, digit: string, more: Partial<TokenRecord> = {}): TokenRecord {
-  return { name, hash: digit.repeat(64), scopes: ["write"], createdAt: 1, ...more };
-}
-
-/** Merges whose tokens are one afterwards, and whether the import changed it. */
-const MERGES: readonly [
-  says: string,
-  there: TokenRecord | undefined,
-  given: TokenRecord,
-  result: TokenRecord,
-  isChanged: boolean,
-][] = [
-  ["a new token is added", undefined, A, A, true],
-  ["a token that is there stays as it is", A, A, A, false],
-  ["a token that is there is not revoked", A, { ...A, revokedAt: 5 }, A, false],
-  ["a revoked token is not revived", { ...A, revokedAt: 5 }, A, { ...A, revokedAt: 5 }, false],
-  [
-    "a token that was revoked elsewhere is added as revoked",
-    undefined,
-    { ...A, revokedAt: 5 },
-    { ...A, revokedAt: 5 },
-    true,
-  ],
-];
-
-for (const [says, there, given, result, isAdded] of MERGES) {
-  test(`in an import, ${says}`, () => {
-    const { merged, added } = mergeTokens(there === undefined ? [] : [there], [given], NOW);
-    assert.deepEqual(merged, [result]);
-    assert.deepEqual(added, isAdded ? [result] : []);
-  });
-}
-
-/** Imports that are refused. */
-const REFUSED: readonly [says: string, there: TokenRecord[], given: TokenRecord[]][] = [
-  ["a live token of the same name", [A], [record("app", "b")]],
-  ["two live tokens of one name", [], [A, record("app", "b")]],
-];
-
-for (const [says, there, given] of REFUSED) {
-  test(`an import with ${says} is refused by name`, () => {
-    assert.throws(() => mergeTokens(there, given, NOW), {
-      code: "token_exists",
-      message: new RegExp(`"${given.at(-1)?.name}"`),
-    });
-  });
-}
-
-test("a name may be that of expired and revoked tokens", () => {
-  const there = [record("b", "b", { expiresAt: NOW }), record("c", "c", { revokedAt: 2 })];
-  const given = ["b", "c"].map((name, at) => record(name, `${at}`));
-  assert.deepEqual(mergeTokens(there, given, NOW).added, given);
+test("the hash of a token is its SHA-256 in hexadecimal, as FIPS 180-2 has it", () => {
+  const digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+  assert.equal(hashToken("abc"), digest);
 });
 
-test("two live tokens of one name that are there already do not keep an import from others", () => {
-  const there = [A, record("app", "b")];
-  assert.deepEqual(mergeTokens(there, [...there, record("c", "c")], NOW).added, [record("c", "c")]);
-});
+const APP: TokenRecord = {
+  name: "app",
+  hash: "a".repeat(64),
+  scopes: ["read", "write"],
+  createdAt: 0,
+};
 
-/** Records that would damage a token log. */
-const IMPOSSIBLE: readonly Partial<TokenRecord>[] = [
-  { name: "" },
-  { name: "a b" },
-  { hash: "f".repeat(63) },
-  { hash: "F".repeat(64) },
-  { scopes: ["admin" as Scope] },
-  { createdAt: Number.NaN },
-  { expiresAt: 1e20 },
-  { revokedAt: Number.POSITIVE_INFINITY },
-];
-
-for (const members of IMPOSSIBLE) {
-  test(`a record with ${JSON.stringify(members)} is not imported`, () => {
-    assert.throws(
-      () => mergeTokens([], [{ ...A, ...members }], NOW),
-      (error) => error instanceof RangeError || (error as PlantStoreError).code === "corruption",
-    );
+for (const more of [{}, { expiresAt: 1 }, { revokedAt: -1 }, { expiresAt: 0, revokedAt: 0 }]) {
+  test(`a record with ${JSON.stringify(more)} is the same after it was written and read`, () => {
+    const record = { ...APP, ...more };
+    assert.deepEqual(decodeTokenRecord(encodeTokenRecord(record)), record);
   });
 }
+
+const LIVES: readonly [more: Partial<TokenRecord>, now: number, isLive: boolean][] = [
+  [{}, 8.64e15, true],
+  [{ expiresAt: 1000 }, 999, true],
+  [{ expiresAt: 1000 }, 1000, false],
+  [{ revokedAt: 1000 }, 0, false],
+  [{ expiresAt: 1000, revokedAt: 0 }, 999, false],
+];
+
+for (const [more, now, expected] of LIVES) {
+  test(`a token with ${JSON.stringify(more)} is ${expected ? "" : "not "}live at ${now}`, () => {
+    assert.equal(isLive({ ...APP, ...more }, now), expected);
+  });
+}
+
+const IMPOSSIBLE: readonly [more: Partial<TokenRecord>, member: RegExp][] = [
+  [{ name: "a b" }, /name/],
+  [{ hash: "F".repeat(64) }, /hash/],
+  [{ scopes: ["admin" as Scope] }, /scopes/],
+  [{ createdAt: Number.NaN }, /createdAt/],
+  [{ expiresAt: 1e20 }, /expiresAt/],
+  [{ revokedAt: Number.POSITIVE_INFINITY }, /revokedAt/],
+];
+
+for (const [more, message] of IMPOSSIBLE) {
+  test(`a record with an impossible ${message.source} is not imported`, () => {
+    assert.throws(() => selectNew([], [{ ...APP, ...more }], 0), { message });
+  });
+}
+
+test("of an import with two live tokens of one name, or one hash twice, none is written twice", () => {
+  const other = { ...APP, hash: "b".repeat(64) };
+  assert.throws(() => selectNew([], [APP, other], 0), { code: "token_exists" });
+  assert.deepEqual(selectNew([], [APP, APP], 0), [APP]);
+  assert.deepEqual(selectNew([APP, other], [APP, other], 0), []);
+});

@@ -38,7 +38,6 @@ async function compile(folder: string, programs: typeof PROGRAMS) {
   const compilerOptions = {
     paths: {
       "plant-store": [path.join(ROOT, "src/index.ts")],
-      "plant-store/tools": [path.join(ROOT, "src/tools.ts")],
       "plant-store/client": [path.join(ROOT, "src/client.ts")],
       "plant-store/testing": [path.join(ROOT, "src/testing.ts")],
       "plant-store/postgres": [path.join(ROOT, "src/postgres/index.ts")],

@@ -4,8 +4,8 @@ import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { transformSync } from "esbuild";
-import { createToken } from "../../src/index.ts";
-import { readPlants } from "../../src/tools.ts";
+import { parseNewPlant } from "../../src/core/plant.ts";
+import { createToken, exportLines } from "../../src/index.ts";
 import { assertError, assertPlant } from "../support/contract.ts";
 import { codeBlocks } from "../support/docs.ts";
 import { whyNotInstalled } from "../support/package.ts";
@@ -122,5 +122,7 @@ test("the documented client creates a plant, and prints it as JSON", async (t) =
 });
 
 async function stored({ data }: Garden) {
-  return collect(readPlants(data));
+  const lines = Buffer.concat(await collect(exportLines(data)));
+  const records = String(lines).split("\n").slice(0, -1);
+  return records.map((record) => parseNewPlant(Buffer.from(record)));
 }

@@ -51,12 +51,12 @@ const REQUESTS: readonly [what: string, request: RequestParts, calls: readonly s
   ["a body that is no chunk", create("5\r\naaaaaaaa", CHUNKED), REFUSED],
   ["a body that breaks off", create("5\r\na", CHUNKED), REFUSED],
   ["a create that fails", create(plant(0)), CREATE],
-  ["a plant", read("/plants/1"), ["verify", "get", "isCurrent", "channel request"]],
-  ["a page", read("/plants"), ["verify", "list", "isCurrent", "channel request"]],
+  ["a plant", read("/plants/1"), ["verify", "getLine", "isCurrent", "channel request"]],
+  ["a page", read("/plants"), ["verify", "listLines", "isCurrent", "channel request"]],
   [
     "a stream",
     read("/plants", { Accept: "application/x-ndjson" }),
-    ["verify", "list", "isCurrent", "channel request"],
+    ["verify", "listLines", "isCurrent", "channel request"],
   ],
 ];
 
@@ -96,13 +96,13 @@ async function noteCalls(t: TestContext, note: (call: string) => void): Promise<
         if (plant.id === 0n) throw new Error("a fault of this store");
         return store.create(plant);
       },
-      async get(id) {
-        note("get");
-        return store.get(id);
+      async getLine(id) {
+        note("getLine");
+        return store.getLine(id);
       },
-      async *list(options) {
-        note("list");
-        yield* store.list(options);
+      async *listLines(options) {
+        note("listLines");
+        yield* store.listLines(options);
       },
     },
     tokens: {

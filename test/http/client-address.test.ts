@@ -28,7 +28,7 @@ function ourProxies(): BlockList {
 }
 
 const unused = () => assert.fail("no token is good");
-const PLANTS: PlantService = { create: unused, get: unused, list: unused };
+const PLANTS: PlantService = { create: unused, getLine: unused, listLines: unused };
 const TOKENS = { verify: () => undefined };
 
 function listen(trustedProxies?: TrustedProxies): RequestListener {

@@ -216,7 +216,7 @@ describe("while a token is looked up", () => {
     assertPlant(await bad.next(), { name: "plant 4" });
     await good.send(inBytes("good", plantBody(5)));
     assertPlant(await good.next(), { name: "plant 5" });
-    assert.equal((await plants.get(2n))?.name, "plant 2");
+    assert.match(String(await plants.getLine(2n)), /plant 2/);
   });
 });
 

@@ -16,6 +16,7 @@ import {
   holdRoom,
   resultOf,
 } from "../support/contract.ts";
+import { NO_READS } from "../support/plants.ts";
 import { postPlant } from "../support/post.ts";
 import { serve } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
@@ -59,11 +60,11 @@ test("while one token holds all that it is lent, another one still creates", asy
 
 test("the answer to a create holds memory until the client reads it or leaves", async (t) => {
   const MIB = 1024 * 1024;
-  const service = await startService(t, { bodyBytesMax: 9 * MIB, pendingBytesMax: 64 * MIB });
+  const service = await startService(t, { bodyBytesMax: 4 * MIB, pendingBytesMax: 32 * MIB });
   const other = await createToken(service.folder, { name: "other" });
   await service.tokens.refresh();
   // An answer that is longer than the buffers of both sockets.
-  const long = (id: number) => `{"id":${id},"name":"${"n".repeat(8 * MIB)}"}`;
+  const long = (id: number) => `{"id":${id},"name":"${"n".repeat(4 * MIB - 100)}"}`;
   const socket = connect(service.port, "127.0.0.1").pause();
   t.after(() => socket.destroy());
   socket.write(encodeRequest(service, { body: long(1) }));
@@ -88,7 +89,7 @@ test("long bodies are parsed one in a turn of the event loop", async (t) => {
     turns.push(turn);
     return "created" as const;
   };
-  const plants = { create, get: async () => undefined, async *list() {} };
+  const plants = { create, ...NO_READS };
   const tokens = { verify: () => ({ name: "a", scopes: ["write"] as const }) };
   const listener = createRequestListener({ plants, tokens });
   const { port } = await serve(t, listener);
@@ -108,7 +109,7 @@ test("long bodies of different tokens take turns", async (t) => {
     names.push(name);
     return "created" as const;
   };
-  const plants = { create, get: async () => undefined, async *list() {} };
+  const plants = { create, ...NO_READS };
   const tokens = { verify: (name: string) => ({ name, scopes: ["write"] as const }) };
   const { port } = await serve(t, createRequestListener({ plants, tokens }));
   const requestOf = (token: string) =>

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createRequestListener, PlantServer, type ServerOptions } from "../../src/index.ts";
+import { NO_READS } from "../support/plants.ts";
 import { makeLatch } from "../support/watch.ts";
 
 const PARTS = {
-  plants: { create: async () => "created", get: async () => undefined, async *list() {} },
+  plants: { create: async () => "created", ...NO_READS },
   tokens: { verify: () => undefined },
 } satisfies Pick<ServerOptions, "plants" | "tokens">;
 

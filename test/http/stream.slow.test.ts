@@ -16,6 +16,7 @@ import {
 } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest, type Target } from "../support/contract.ts";
+import { encodeLines, NO_READS } from "../support/plants.ts";
 import { manyPlants, read, startReadable } from "../support/reading.ts";
 import { serve } from "../support/serve.ts";
 import { send } from "../support/service.ts";
@@ -25,11 +26,7 @@ const NDJSON = { Accept: "application/x-ndjson" };
 const PAGE = { Accept: "application/json" };
 
 /** A service with an empty store. */
-const EMPTY: PlantService = {
-  create: async () => "created",
-  get: async () => undefined,
-  async *list() {},
-};
+const EMPTY: PlantService = { create: async () => "created", ...NO_READS };
 
 test("the stream is the log, line by line", async (t) => {
   const odd = [
@@ -116,7 +113,7 @@ class Source {
 
 async function startWith(
   t: TestContext,
-  source: Pick<PlantService, "list" | "listLines"> & Partial<PlantService>,
+  source: { list(): AsyncIterable<NewPlant> } | Partial<PlantService>,
   options: Partial<ServerOptions> = {},
 ): Promise<Target> {
   const server = await PlantServer.start({
@@ -125,9 +122,7 @@ async function startWith(
     ...options,
     plants: {
       ...EMPTY,
-      list: () => source.list(),
-      ...(source.create && { create: source.create }),
-      ...(source.listLines && { listLines: source.listLines }),
+      ...("list" in source ? { listLines: () => encodeLines(source.list()) } : source),
     },
   });
   t.after(() => server.close(0));
@@ -238,9 +233,8 @@ test("a stream whose client leaves before it begins is published as cut, without
   let hasBegun = false;
   const listener = createRequestListener({
     plants: {
-      create: async () => "created",
-      get: async () => undefined,
-      async *list() {
+      ...EMPTY,
+      async *listLines() {
         hasBegun = true;
         await departure.released;
         yield* [];
@@ -320,7 +314,7 @@ for (const [says, accept] of [
       await released;
       return "created" as const;
     };
-    const target = await startWith(t, { ...EMPTY, create, listLines });
+    const target = await startWith(t, { create, listLines });
     const creating = assertCreates(target);
     await until("the create is under way", () => isUnderWay);
     const begun = performance.now();
@@ -362,7 +356,7 @@ test("a stream whose token is revoked after its last plant is cut", async (t) =>
   }
   const target = await startWith(
     t,
-    { ...EMPTY, listLines },
+    { listLines },
     { tokens: { verify: () => ({ name: "a", scopes: ["read"] }), isCurrent: () => !isRevoked } },
   );
   await assert.rejects(send(`${target.url}/plants`, { headers: headersOf(target) }));
@@ -469,9 +463,8 @@ for (const [says, accept] of [
     const source = new HeldSource();
     const listener = createRequestListener({
       plants: {
-        create: async () => "created",
-        get: async () => undefined,
-        list: () => source.list(),
+        ...EMPTY,
+        listLines: () => encodeLines(source.list()),
       },
       tokens: { verify: () => ({ name: "test", scopes: ["read"] }) },
     });
@@ -515,7 +508,7 @@ test("a stream that fails before its first plant is answered with the error", as
     yield new Uint8Array();
     throw new PlantStoreError("store_failed", "gone");
   }
-  const target = await startWith(t, { ...EMPTY, listLines });
+  const target = await startWith(t, { listLines });
   assertError(await send(`${target.url}/plants`, { headers: headersOf(target) }), 50303);
 });
 
@@ -537,9 +530,8 @@ test("a server that stops cuts a stream that does not end in time", async (t) =>
   const server = await PlantServer.start({
     port: 0,
     plants: {
-      create: async () => "created",
-      get: async () => undefined,
-      list: () => source.list(),
+      ...EMPTY,
+      listLines: () => encodeLines(source.list()),
     },
     tokens: { verify: () => ({ name: "test", scopes: ["read"] }) },
   });

@@ -10,8 +10,7 @@ const line = (id: number) => `{"id":${id},"name":"a"}\n`;
 async function readStream(between: () => void, isCurrent: () => boolean): Promise<string> {
   const plants: PlantService = {
     create: async () => "created",
-    get: async () => undefined,
-    async *list() {},
+    getLine: async () => undefined,
     async *listLines() {
       yield Buffer.from(line(1));
       between();

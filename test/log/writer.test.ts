@@ -1,326 +1,280 @@
-/** Group commit on real files; failures are tested in test/log/writer-failure.test.ts. */
+/** Group commit on real files, and what a writer does when its disk fails (fakes of a write). */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import fs from "node:fs";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
 import { clock } from "../../src/clock.ts";
 import type { BatchMessage } from "../../src/core/channels.ts";
-import { PlantStoreError } from "../../src/core/errors.ts";
-import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
+import { EMPTY_LOG, extendCheckpoint } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
-import { readLineAt } from "../../src/log/lines.ts";
-import { Batch, LogWriter, type LogWriterOptions } from "../../src/log/writer.ts";
+import { BATCH_BYTES_MAX, LogWriter } from "../../src/log/writer.ts";
 import { anyString } from "../support/arbitraries.ts";
+import { type End, endSyncs, endWrites } from "../support/failing-writes.ts";
 import { openLog } from "../support/logs.ts";
-import { collectMessages } from "../support/watch.ts";
+import { collectMessages, collectWarnings } from "../support/watch.ts";
 
-interface Watched {
+const OLD = "old\n";
+
+interface Opened {
   readonly file: LogFile;
   readonly writer: LogWriter;
-  /** The text of each write. */
-  batches(): { bytes: string; position: number }[];
+  /** The text of each write so far. */
+  readonly writes: string[];
   content(): string;
 }
 
-/**
- * A writer on a real file, whose writes are recorded. `during` runs inside the first write, so the
- * records that it appends arrive during a sync.
- */
+/** A writer on a real file. `during` runs inside the first write, so its records arrive during a sync. */
 async function openWriter(
   t: TestContext,
-  { durableBytes = 0, ...options }: Partial<LogWriterOptions> & { durableBytes?: number } = {},
-  during: () => void = () => {},
-): Promise<Watched> {
-  const file = await openLog(t, "x".repeat(durableBytes));
-  const appendToFile = file.append.bind(file);
-  const written: { bytes: string; position: number }[] = [];
+  { queueBytesMax, during }: { queueBytesMax?: number; during?: (writer: LogWriter) => void } = {},
+): Promise<Opened> {
+  const file = await openLog(t, OLD);
+  const writer = new LogWriter(file, extendCheckpoint(EMPTY_LOG, Buffer.from(OLD)), queueBytesMax);
+  const writes: string[] = [];
+  const append = file.append.bind(file);
   t.mock.method(file, "append", (bytes: Buffer) => {
-    written.push({ bytes: String(bytes), position: file.end });
-    if (written.length === 1) during();
-    return appendToFile(bytes);
+    writes.push(bytes.toString());
+    if (writes.length === 1) during?.(writer);
+    return append(bytes);
   });
-  return {
-    file,
-    writer: new LogWriter(file, {
-      batchBytesMax: 1024,
-      queueBytesMax: 1024 * 1024,
-      end: { ...EMPTY_LOG, bytes: durableBytes },
-      ...options,
-    }),
-    batches: () => written,
-    content: () => readFileSync(file.path, "utf8"),
-  };
+  return { file, writer, writes, content: () => fs.readFileSync(file.path, "utf8") };
 }
 
-/** Appends records of two bytes over some turns of the event loop, and waits for all of them. */
-async function appendByTurns(
-  writer: LogWriter,
-  { turns, recordsATurn }: { turns: number; recordsATurn: number },
-): Promise<void> {
-  const pending: Promise<number>[] = [];
-  for (let turn = 0; turn < turns; turn++) {
-    for (let count = 0; count < recordsATurn; count++) pending.push(writer.append("x"));
-    await new Promise(setImmediate);
-  }
-  await Promise.all(pending);
+/** The outcome of each append: its offset or its error code. */
+function outcomes(appends: readonly Promise<number>[]): Promise<(number | string)[]> {
+  return Promise.all(appends.map((append) => append.catch((error) => error.code)));
 }
 
-test("LogWriter.append() resolves with the offset of a record that is in the file", async (t) => {
+const appendAll = (writer: LogWriter, ...records: readonly string[]) =>
+  records.map((record) => writer.append(record));
+
+test("an append resolves with the offset of a record that is in the file", async (t) => {
   const { writer, content } = await openWriter(t);
-  assert.equal(await writer.append("one"), 0);
-  assert.equal(content(), "one\n");
-  assert.equal(await writer.append("é"), 4);
-  assert.equal(content(), "one\né\n");
-  assert.equal(await writer.append(""), 7);
-  assert.equal(content(), "one\né\n\n");
+  assert.equal(await writer.append("one"), 4);
+  assert.equal(content(), "old\none\n");
+  assert.equal(await writer.append("é"), 8);
+  assert.equal(await writer.append(""), 11);
+  assert.equal(content(), "old\none\né\n\n");
 });
 
-test("LogWriter.append() continues at the end of the log", async (t) => {
-  const { writer, content } = await openWriter(t, { durableBytes: 5 });
-  assert.equal(writer.durableBytes, 5);
-  assert.equal(await writer.append("one"), 5);
-  assert.equal(content(), "xxxxxone\n");
-});
-
-test("LogWriter.append() writes the records of one turn of the event loop together", async (t) => {
-  const { writer, batches } = await openWriter(t);
-  const offsets = await Promise.all(["one", "two", "three"].map((text) => writer.append(text)));
-  assert.deepEqual(offsets, [0, 4, 8]);
-  assert.deepEqual(batches(), [{ bytes: "one\ntwo\nthree\n", position: 0 }]);
-});
-
-test("LogWriter.append() writes records that arrive during a sync together in the next one", async (t) => {
-  const late: Promise<number>[] = [];
-  const { writer, batches } = await openWriter(t, {}, () => {
-    late.push(...["two", "three", "four"].map((text) => writer.append(text)));
-  });
-  assert.equal(await writer.append("one"), 0);
-  assert.deepEqual(await Promise.all(late), [4, 8, 14]);
-  assert.deepEqual(batches(), [
-    { bytes: "one\n", position: 0 },
-    { bytes: "two\nthree\nfour\n", position: 4 },
-  ]);
-});
-
-test("LogWriter.append() writes the records of successive turns together (fake clock)", async (t) => {
-  const { writer, batches } = await openWriter(t);
-  t.mock.method(clock, "steadyMs", () => 0);
-  await appendByTurns(writer, { turns: 5, recordsATurn: 1 });
-  assert.deepEqual(
-    batches().map(({ bytes }) => bytes.length),
-    [10],
-  );
-});
-
-test("LogWriter.append() does not wait once a batch has enough records (fake clock)", async (t) => {
-  const { writer, batches } = await openWriter(t);
-  t.mock.method(clock, "steadyMs", () => 0);
-  await appendByTurns(writer, { turns: 3, recordsATurn: 16 });
-  assert.equal(batches()[0]?.bytes.length, 2 * 32);
-});
-
-test("LogWriter.append() does not wait longer than a millisecond (fake clock)", async (t) => {
-  const { writer, batches } = await openWriter(t);
-  let now = 0;
-  t.mock.method(clock, "steadyMs", () => now++);
-  await appendByTurns(writer, { turns: 3, recordsATurn: 1 });
-  assert.equal(batches()[0]?.bytes, "x\n");
-});
-
-for (const [waiting, batchBytesMax, writesBegun] of [
-  [31, 1024, 1],
-  [32, 1024, 2],
-  [2, 2 * "late\n".length, 2],
-] as const) {
-  test(`LogWriter.append() has begun ${writesBegun} writes when it resolves, with ${waiting} records waiting and batches of ${batchBytesMax} bytes`, async (t) => {
-    const late: Promise<number>[] = [];
-    const { writer, batches } = await openWriter(t, { batchBytesMax }, () => {
-      for (let count = 0; count < waiting; count++) late.push(writer.append("late"));
-    });
-    await writer.append("first");
-    assert.equal(batches().length, writesBegun);
-    await Promise.all(late);
-    assert.equal(batches().length, 2);
-  });
-}
-
-test("LogWriter.append() fills a batch up to batchBytesMax, with one record at least", async (t) => {
-  const lengths = fc.array(fc.integer({ min: 0, max: 30 }), { minLength: 1, maxLength: 40 });
-  await fc.assert(
-    fc.asyncProperty(lengths, fc.integer({ min: 1, max: 60 }), async (list, batchBytesMax) => {
-      const { writer, batches, content } = await openWriter(t, { batchBytesMax });
-      await Promise.all(list.map((length) => writer.append("x".repeat(length))));
-      for (const [index, { bytes }] of batches().entries()) {
-        const lastLine = bytes.slice(0, -1).lastIndexOf("\n") + 1;
-        assert.ok(lastLine < batchBytesMax, "the batch was not full before its last record");
-        const isLast = index === batches().length - 1;
-        assert.ok(isLast || bytes.length >= batchBytesMax, "a record waited without need");
-      }
-      assert.equal(
-        batches()
-          .map(({ bytes }) => bytes)
-          .join(""),
-        content(),
-      );
-      assert.equal(content(), list.map((length) => `${"x".repeat(length)}\n`).join(""));
-    }),
-    { numRuns: 30 },
-  );
-});
-
-test("LogWriter.append() keeps the order of its calls, over many batches and turns", async (t) => {
-  const { file, writer, batches } = await openWriter(t, { batchBytesMax: 50 });
-  const records = Array.from({ length: 300 }, (_, number) => `record ${number}`);
-  const pending: Promise<number>[] = [];
-  for (const [index, record] of records.entries()) {
-    pending.push(writer.append(record));
-    if (index % 17 === 0) await new Promise(setImmediate);
-  }
-  const offsets = await Promise.all(pending);
-  assert.ok(batches().length > 20);
-  assert.equal(readFileSync(file.path, "utf8"), records.map((record) => `${record}\n`).join(""));
-  for (const [index, offset] of offsets.entries()) {
-    const line = await readLineAt(file, offset, writer.durableBytes);
-    assert.equal(line.toString(), records[index]);
-  }
-});
-
-test("LogWriter.durableBytes grows with the sync, not before", async (t) => {
+test("the end covers what is durable, and grows with the sync, not before", async (t) => {
   const during: number[] = [];
-  const { writer } = await openWriter(t, { durableBytes: 3 }, () => {
-    during.push(writer.durableBytes);
+  const { writer, content } = await openWriter(t, {
+    during: ({ end }) => during.push(end.bytes),
   });
   const appended = writer.append("one");
-  assert.equal(writer.durableBytes, 3);
+  assert.equal(writer.end.bytes, 4);
   await appended;
-  assert.deepEqual(during, [3]);
-  assert.equal(writer.durableBytes, 7);
+  assert.deepEqual(during, [4]);
+  assert.deepEqual(writer.end, extendCheckpoint(EMPTY_LOG, Buffer.from(content())));
 });
 
-test("LogWriter.append() refuses a record if more than queueBytesMax would wait", async (t) => {
-  const { writer, content } = await openWriter(t, { queueBytesMax: 8 });
-  const taken = [writer.append("one"), writer.append("two")];
-  await assert.rejects(writer.append(""), { code: "overloaded" });
-  assert.deepEqual(await Promise.all(taken), [0, 4]);
-  assert.equal(content(), "one\ntwo\n");
-});
-
-test("LogWriter.append() counts the batch that is being written as waiting", async (t) => {
-  let late: Promise<PromiseSettledResult<number>[]> | undefined;
-  const { writer, content } = await openWriter(t, { queueBytesMax: 8 }, () => {
-    late = Promise.allSettled([writer.append("two"), writer.append("six")]);
+test("the records of one turn are one write, and those that arrive during a sync are the next", async (t) => {
+  const late: Promise<number>[] = [];
+  const { writer, writes } = await openWriter(t, {
+    during: (open) => late.push(...appendAll(open, "three", "four")),
   });
-  await writer.append("one");
-  const statuses = (await late)?.map(({ status }) => status);
-  assert.deepEqual(statuses, ["fulfilled", "rejected"]);
-  assert.equal(content(), "one\ntwo\n");
+  assert.deepEqual(await outcomes(appendAll(writer, "one", "two")), [4, 8]);
+  assert.deepEqual(await outcomes(late), [12, 18]);
+  assert.deepEqual(writes, ["one\ntwo\n", "three\nfour\n"]);
 });
 
-test("LogWriter.append() accepts a record again as soon as an earlier one is durable", async (t) => {
-  const { writer } = await openWriter(t, { queueBytesMax: 4 });
-  for (let count = 0; count < 5; count++) assert.equal(await writer.append("one"), 4 * count);
+test("a record that comes in the next turn is in the same write", async (t) => {
+  const { writer, writes } = await openWriter(t);
+  const first = writer.append("one");
+  await new Promise(setImmediate);
+  await Promise.all([first, writer.append("two")]);
+  assert.deepEqual(writes, ["one\ntwo\n"]);
 });
 
-test("LogWriter.append() refuses a record with a line feed and writes nothing of it", async (t) => {
-  const { writer, content } = await openWriter(t);
-  for (const record of ["\n", "a\n", "\na", "a\nb", "a\r\nb"]) {
-    await assert.rejects(writer.append(record), RangeError);
-  }
-  assert.equal(await writer.append("one"), 0);
-  assert.equal(content(), "one\n");
-});
-
-test("LogWriter.drain() waits for everything accepted, and for nothing when idle", async (t) => {
-  const { writer, content } = await openWriter(t, { batchBytesMax: 1 });
-  await writer.drain();
-  let answered = 0;
-  for (const text of ["one", "two", "three"]) {
-    writer.append(text).then(() => {
-      answered++;
+for (const [waiting, begun] of [
+  [31, 1],
+  [32, 2],
+] as const) {
+  test(`with ${waiting} records waiting, ${begun} writes have begun when an append resolves`, async (t) => {
+    const late: Promise<number>[] = [];
+    const records = Array.from({ length: waiting }, () => "late");
+    const { writer, writes } = await openWriter(t, {
+      during: (open) => late.push(...appendAll(open, ...records)),
     });
-  }
-  await writer.drain();
-  assert.equal(answered, 3);
-  assert.equal(content(), "one\ntwo\nthree\n");
+    await writer.append("first");
+    await Promise.resolve(); // the next write is begun in the same turn
+    assert.equal(writes.length, begun);
+    await Promise.all(late);
+    assert.equal(writes.length, 2);
+  });
+}
+
+test("a batch is closed once it has a MiB, so it is at most one record longer", async (t) => {
+  const half = "x".repeat(BATCH_BYTES_MAX / 2 - 1);
+  const { writer, writes } = await openWriter(t);
+  await Promise.all(appendAll(writer, half, half, "a", half, half, "b"));
+  assert.deepEqual(
+    writes.map(({ length }) => length),
+    [BATCH_BYTES_MAX, BATCH_BYTES_MAX + 2, 2],
+  );
 });
 
-test("every synced batch is published on plant-store:batch, and a refused one is not", async (t) => {
-  const { writer, file } = await openWriter(t, { batchBytesMax: 8 }, () => {
-    void writer.append("three");
-  });
-  const appendToFile = file.append;
-  const messages = collectMessages<BatchMessage>(t, "plant-store:batch");
-  await Promise.all([writer.append("one"), writer.append("two")]);
-  await writer.drain();
-  file.append = async () => ({ outcome: "refused", cause: new Error("full") });
-  await assert.rejects(writer.append("four"), { code: "write_failed" });
-  file.append = appendToFile;
-  await writer.append("five");
+test("any records are lines of the log, in order, at the offsets that were reported", async (t) => {
+  const long = fc.nat(40_000).map((length) => "é".repeat(length));
+  const record = fc.oneof(anyString, long).map((text) => text.replaceAll("\n", ""));
+  const runs = { numRuns: 30 };
+  await fc.assert(
+    fc.asyncProperty(fc.array(record, { minLength: 1, maxLength: 30 }), async (records) => {
+      const { writer, file } = await openWriter(t);
+      const offsets = await Promise.all(appendAll(writer, ...records));
+      const bytes = fs.readFileSync(file.path);
+      for (const [index, offset] of offsets.entries()) {
+        const line = Buffer.from(`${records[index]}\n`);
+        assert.ok(bytes.subarray(offset, offset + line.length).equals(line));
+      }
+      assert.equal(writer.end.bytes, bytes.length);
+      assert.equal(writer.queuedBytes, 0);
+    }),
+    runs,
+  );
+});
 
-  const log = file.path;
+test("a record is refused if more would wait than may; the batch under way counts", async (t) => {
+  let late: Promise<(number | string)[]> | undefined;
+  const { writer, content } = await openWriter(t, {
+    queueBytesMax: 8,
+    during: (open) => {
+      late = outcomes(appendAll(open, "two", "six"));
+    },
+  });
+  assert.equal(await writer.append("one"), 4);
+  assert.deepEqual(await late, [8, "overloaded"]);
+  for (let count = 0; count < 3; count++) await writer.append("long enough"); // nothing waits
+  assert.ok(content().startsWith("old\none\ntwo\nlong enough\n"));
+});
+
+test("a drain waits for everything accepted, and for nothing when idle", async (t) => {
+  const { writer, content } = await openWriter(t);
+  await writer.drain();
+  let acknowledged = 0;
+  for (const append of appendAll(writer, "one", "two")) append.then(() => acknowledged++);
+  await writer.drain();
+  assert.equal(acknowledged, 2);
+  assert.equal(content(), "old\none\ntwo\n");
+});
+
+test("every synced batch is published, and a refused one is not", async (t) => {
+  const { writer, file } = await openWriter(t);
+  const messages = collectMessages<BatchMessage>(t, "plant-store:batch");
+  await Promise.all(appendAll(writer, "one", "two"));
+  await endWrites(t, { code: "ENOSPC" });
+  await assert.rejects(writer.append("four"), { code: "write_failed" });
+  await writer.append("five");
   assert.deepEqual(
     messages.map(({ syncMs, ...message }) => ({ ...message, isTimed: syncMs > 0 })),
     [
-      { log, records: 2, bytes: 8, isTimed: true },
-      { log, records: 1, bytes: 6, isTimed: true },
-      { log, records: 1, bytes: 5, isTimed: true },
+      { log: file.path, records: 2, bytes: 8, isTimed: true },
+      { log: file.path, records: 1, bytes: 5, isTimed: true },
     ],
   );
 });
 
-const BATCH_BYTES = 64 * 1024;
+test("without room a batch is rejected and leaves nothing, and the writer goes on", async (t) => {
+  const { writer, content } = await openWriter(t, { queueBytesMax: 8 });
+  assert.equal(writer.msSinceRefusal, undefined);
+  await endWrites(t, { written: 2 }, { code: "ENOSPC" });
+  const codes = await outcomes(appendAll(writer, "one", "two"));
+  assert.deepEqual(codes, ["write_failed", "write_failed"]);
+  assert.deepEqual([content(), writer.failure, writer.queuedBytes], [OLD, undefined, 0]);
+  assert.ok((writer.msSinceRefusal ?? -1) >= 0);
+  assert.equal(await writer.append("three"), 4);
+  assert.equal(writer.msSinceRefusal, undefined);
+  assert.equal(content(), "old\nthree\n");
+});
 
-/** A batch of these records, and the offset of each in it. */
-function fill(records: readonly string[]): { batch: Batch; starts: number[] } {
-  const batch = new Batch(BATCH_BYTES);
-  const starts = records.map((record) => batch.add(record, Buffer.byteLength(record) + 1));
-  return { batch, starts };
+test("records that wait take the place of a refused batch", async (t) => {
+  const late: Promise<number>[] = [];
+  const { writer, content } = await openWriter(t, {
+    during: (open) => late.push(...appendAll(open, "two", "three")),
+  });
+  await endWrites(t, { code: "ENOSPC" });
+  assert.deepEqual(await outcomes([writer.append("one")]), ["write_failed"]);
+  assert.deepEqual(await outcomes(late), [4, 8]);
+  assert.equal(content(), "old\ntwo\nthree\n");
+});
+
+test("a disk without room is warned of once a minute, however often it refuses", async (t) => {
+  const { writer, file } = await openWriter(t);
+  const warnings = collectWarnings(t, file.path);
+  let now = clock.monotonicMs();
+  t.mock.method(clock, "monotonicMs", () => now);
+  const full: End = { code: "ENOSPC" };
+  await endWrites(t, full, { written: 100 }, full, full);
+  const seen: number[] = [];
+  for (const passedMs of [0, 1000, 30_000, 30_000]) {
+    now += passedMs;
+    await outcomes([writer.append("one")]);
+    seen.push(warnings.length);
+  }
+  assert.deepEqual(seen, [1, 1, 1, 2]);
+});
+
+for (const [what, ends, syncEnds, cause] of [
+  ["a failed sync", [{ written: 9, code: "EIO" }], [], "store_failed"],
+  ["a failed cut", [{ written: 9, code: "EIO" }], [{ code: "EIO" }], "unsynced"],
+] as const) {
+  test(`after ${what} nothing is written any more, and the cause is ${cause}`, async (t) => {
+    const late: Promise<number>[] = [];
+    const { writer, writes } = await openWriter(t, {
+      during: (open) => late.push(open.append("two")),
+    });
+    await endWrites(t, ...ends);
+    await endSyncs(t, ...syncEnds);
+    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+    assert.deepEqual(
+      await outcomes([...late, writer.append("three")]),
+      Array(2).fill("store_failed"),
+    );
+    const failure = await writer.failed;
+    assert.equal((failure.cause as { code: string }).code, cause);
+    assert.equal(writer.failure, failure);
+    await writer.drain();
+    assert.deepEqual([writes.length, writer.queuedBytes, writer.end.bytes], [1, 0, 4]);
+  });
 }
 
-test("a batch is its records as lines, and returns where each line starts", () => {
-  const long = fc.integer({ min: 0, max: 40_000 }).map((length) => "é".repeat(length));
-  const record = fc.oneof(anyString, long).map((text) => text.replaceAll("\n", ""));
-  fc.assert(
-    fc.property(fc.array(record, { maxLength: 30 }), (records) => {
-      const { batch, starts } = fill(records);
-      const text = records.map((each) => `${each}\n`).join("");
-      assert.equal(batch.bytes.toString(), Buffer.from(text).toString());
-      assert.equal(batch.records, records.length);
-      const room = batch.bytes.buffer.byteLength;
-      assert.ok(
-        room <= Math.max(BATCH_BYTES, batch.bytes.length),
-        "it grows only as much as it needs",
-      );
-      assert.equal(batch.isFull, Buffer.byteLength(text) >= BATCH_BYTES);
-      let offset = 0;
-      for (const [at, each] of records.entries()) {
-        assert.equal(starts[at], offset);
-        offset += Buffer.byteLength(each) + 1;
-      }
-    }),
-  );
-});
+for (const [what, ends, syncEnds, code] of [
+  ["durable", [], [], undefined],
+  ["refused", [{ code: "ENOSPC" }], [], undefined],
+  ["not synced", [{ written: 4, code: "EIO" }], [], undefined],
+  ["neither synced nor cut", [{ written: 4, code: "EIO" }], [{ code: "EIO" }], "unsynced"],
+] as const) {
+  test(`a writer that fails while a batch is written stays failed if the batch is ${what}`, async (t) => {
+    const appends: Promise<unknown>[] = [];
+    const catching = (writer: LogWriter, record: string) =>
+      appends.push(writer.append(record).catch((error: unknown) => error));
+    const { writer, writes } = await openWriter(t, {
+      during: (open) => {
+        catching(open, "two");
+        open.fail(new Error("the log is another one"));
+      },
+    });
+    await endWrites(t, ...ends);
+    await endSyncs(t, ...syncEnds);
+    catching(writer, "one");
+    const failure = await writer.failed;
+    for (const outcome of await Promise.all(appends)) assert.equal(outcome, failure);
+    await writer.drain();
+    assert.deepEqual([writes.length, writer.queuedBytes], [1, 0]);
+    assert.equal(writer.fail(new Error("later")), failure);
+    assert.equal((failure.cause as { code?: string }).code, code);
+  });
+}
 
-test("a batch takes records until it is full", () => {
-  for (const bytesMax of [1, 1000]) {
-    assert.equal(new Batch(bytesMax).bytes.buffer.byteLength, bytesMax);
-  }
-});
-
-test("a batch refuses a record whose length is not the given one", () => {
-  const batch = new Batch(BATCH_BYTES);
-  assert.throws(() => batch.add("é", 2), RangeError);
-  assert.throws(() => batch.add("e", 3), RangeError);
-  assert.equal(batch.records, 0);
-  assert.equal(batch.bytes.length, 0);
-});
-
-test("the start of a batch resolves with its offset in the log, or rejects", async () => {
-  const { batch } = fill(["one"]);
-  batch.acknowledge(42);
-  assert.equal(await batch.start, 42);
-  const failed = fill(["one"]).batch;
-  const error = new PlantStoreError("store_failed", "gone");
-  failed.fail(error);
-  await assert.rejects(failed.start, error);
+test("an append without memory leaves nothing in the queue (fake shortage)", async (t) => {
+  const { writer, writes } = await openWriter(t);
+  const shortage = t.mock.method(Buffer, "allocUnsafeSlow", () => {
+    throw new RangeError("Array buffer allocation failed");
+  });
+  await assert.rejects(writer.append("one"), RangeError);
+  shortage.mock.restore();
+  await writer.drain();
+  assert.deepEqual([writer.queuedBytes, writes], [0, []]);
+  assert.equal(await writer.append("two"), 4);
 });

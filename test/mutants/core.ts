@@ -7,7 +7,7 @@ an id one above the largest int64 is accepted: core/plant
 the smallest int64 is refused: core/plant
 - export const INT64_MIN = -(2n ** 63n);
 + export const INT64_MIN = -(2n ** 63n) + 1n;
-an id of 16 digits is rounded: core/plant-encoded
+an id of 16 digits is rounded: core/plant-matcher
 - if (text.length <= 15) return
 + if (text.length <= 17) return
 a fraction is an id: core/json-int64
@@ -32,6 +32,22 @@ an empty tag is no tag: contract/contract
 a name is trimmed: contract/contract
 - return id === undefined ? undefined : newPlant(id, name, tag);
 + return id === undefined ? undefined : newPlant(id, name.trim(), tag);
+an id above the largest int64 is matched: core/plant-matcher
+- if (high >= WORD / 2 && !isLowest) return -1;
++ if (high >= WORD / 2 && !isLowest && length < DIGITS_MAX) return -1;
+a zero before an id is matched: core/plant-matcher
+-     if (bytes[first] === ZERO && (length > 1 || isNegative)) return -1;
+a control character is matched in a string: core/plant-matcher
+- const IS_PLAIN = tableOf(/[ !
++ const IS_PLAIN = tableOf(/[\\t !
+half an escape is matched: core/plant-matcher
+- for (let at = start; at < start + 4; at++) {
++ for (let at = start; at < start + 3; at++) {
+the tag of the plant before is that of the next one: core/plant-matcher
+-     this.tagStart = this.tagEnd = -1;
+a plant whose line is too long is stored: store/plant-store
+-   if (bytes <= RECORD_BYTES_MAX) return plant;
++   if (bytes <= 2 * RECORD_BYTES_MAX) return plant;
 core/text.ts
 a backslash in a name is written as it is: core/text
 -  || code === QUOTE || code === BACKSLASH) return false;
@@ -47,12 +63,13 @@ an error number changes: contract/contract
 -   unknown_plant: 40402,
 +   unknown_plant: 40403,
 core/token.ts
-a member of a token that is not known is ignored: auth/token-bits
--   requireMembers(members, RECORD_MEMBERS);
+a member of a token that is not known is ignored: auth/token-file
+- if (!Object.keys(members).every((member) => RECORD_MEMBERS.includes(member))) {
++ if (members === undefined) {
 a token is good at the moment when it expires: core/token
 - now < expiresAt);
 + now <= expiresAt);
-an expiry is compared the wrong way: auth/token-log
+an expiry is compared the wrong way: core/token
 - now < expiresAt);
 + now > expiresAt);
 a revoked token is good: core/token
@@ -61,31 +78,112 @@ a revoked token is good: core/token
 a token is stored as it is: auth/token-file
 - return { name, hash: hashToken(token),
 + return { name, hash: Buffer.from(token).toString("hex").slice(0, 64),
+a token that has expired cannot be revoked: auth/tokens
+- token.name === name && token.revokedAt === undefined;
++ token.name === name && isLive(token, revokedAt);
+a revocation counts for one token of the name: auth/tokens
+- return tokens.map((token) => (isMeant(token) ?
++ return tokens.map((token) => (token === tokens.find(isMeant) ?
+an import adds one hash twice: core/token
+-     hashes.add(record.hash);
 a verdict is as old as the younger clock says: core/token-live
-- return Math.max(clock.steadyMs()
-+ return Math.min(clock.steadyMs()
+- return Math.max(clock.monotonicMs()
++ return Math.min(clock.monotonicMs()
+tokens are unreadable while verdicts are given: core/token-live
+- return this.isFresh || this.failingMs
++ return this.failingMs
 a wrong token waits for a poll: core/token-live
 -     if (!isGood) throw this.#unreadable();
-a token that expires is good for what has begun: auth/token-registry-looks
-- if (record === undefined || !isLive(record, this.#clock.wallMs())) return false;
-+ if (record === undefined) return false;
-auth/token-log.ts
-a revocation that ends no token is accepted: auth/token-bits
--       if (!ended?.length) throw damage("name: expected that of a token that is not revoked yet");
-+       if (ended === undefined) return;
-a revoked token is live if a line creates it once more: auth/token-log
-- const known = this.#tokens.get(token.hash);
-+ const known = undefined as Token | undefined;
+each request that waits has a timer of its own: core/token-live
+- this.#wait ??= new Promise
++ this.#wait = new Promise
+a good token waits although its poll has failed: core/token-live
+-       if (waitMs === undefined) void polled.then(fail);
+a token that expires is good for what has begun: core/token-live
+- if (record !== verified || !this.#isGood(record)) return false;
++ if (record !== verified) return false;
+a change of one token cuts the streams of all: auth/token-registry
+- tokens.set(record.hash, isSame ? before : record);
++ tokens.set(record.hash, record);
+auth/token-file.ts
+the name of a token that has expired is taken for ever: auth/tokens
+- isLive(other, record.createdAt)
++ isLive(other, 0)
+a hash twice is no damage: auth/token-file
+-       if (twin) throw new Error(
++       if (tokens.size < 0) throw new Error(
+a damaged token file has the tokens above the damage: auth/token-file
+-       throw lineError(filePath, { line, offset }, fault);
++       return fault === "" ? [] : [...tokens.values()];
+a missing token file is a failure: auth/token-registry
+- if (file === undefined) return Buffer.alloc(0);
++ if (file === undefined) throw new Error("missing");
 auth/token-registry.ts
-a token file that was just changed is not read again: auth/token-registry-looks
-- Number(state.ctimeMs) < AT_REST_MS) return undefined;
-+ Number(state.ctimeMs) < -1e15) return undefined;
-log/resync.ts
-a sync that failed is tried again: log/resync
--     await file.sync();
-+     await file.sync().catch(() => file.sync());
+a server may serve tokens that are not on disk: auth/token-registry
+- await registry.#read(true);
++ await registry.#read();
+what a read of the tokens found is as old as its end: auth/token-registry
+- this.accept(begun, isSame
++ this.accept(this.now(), isSame
+a token file that cannot be read leaves its tokens good: auth/token-registry
+-       const { message } = error as Error;
++       const { message } = error as Error; this.accept(this.now());
+log/disk.ts
+a symbolic link is followed to a log: store/open
+- APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW |
++ APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT |
+an append is answered before its sync: kernel/sync-order
+- O_NOFOLLOW | (O_DSYNC ?? O_SYNC);
++ O_NOFOLLOW;
+a folder is opened and not synced: kernel/sync-order
+- const handle = await fsPromises.open(folder, O_RDONLY);
++ const handle = await fsPromises.open("/dev/null", O_RDONLY);
+log/file.ts
+a file is replaced though its lock is lost: log/file
+-     lock?.assertHeld();
+a write that was continued begins anew: log/file
+-         written += count;
++         written = count;
+log/lines.ts
+a line that is longer than a record is skipped: log/lines
+-       if (!isPiece && bytes.length < size) return; // the tail
++       if (!isPiece) return;
+a line that is read ends with the file: log/lines
+-     if (bytes.length < size) throw lineError(file.path, { offset }, "its line feed is gone");
++     if (bytes.length < size) return bytes;
+log/checkpoint.ts
+a damaged checkpoint counts as none: log/checkpoint
+-   throw new PlantStoreError("corruption", \`"\${filePath}" is damaged; \${advice}\`);
++   return undefined;
+log/folder.ts
+the folder above is not synced: store/open
+-     await disk.syncFolder(\`\${folder}/..\`); // also of a folder that a symbolic link leads to
+a failing sync of the folder above is ignored: log/folder
+-     if (!NOT_OURS.includes(systemCode(cause) ?? "")) throw cause;
+log/lock.ts
+a number is used twice: log/lock
+- const close = () => new Promise<void>((resolve) => server.close(() => resolve()));
++ const close = () => new Promise<void>((resolve) => server.close(() => { for (const suffix of suffixesOf(lockPath)) fs.rmSync(\`\${lockPath}.\${suffix}\`); resolve(); }));
+a process that does not answer counts as dead: log/lock
+- return code === "ECONNREFUSED" || code === "ENOENT" ? undefined : "silent";
++ return undefined;
+a lock that another process has taken is held: log/lock
+- throwIfNoEntry: false })?.ino === ino) return;
++ throwIfNoEntry: false }) !== undefined) return;
+log/writer.ts
+a failed cut counts less than what failed before: log/writer
+-     if (isUnsynced) this.#failure.cause = cause; // worse than what failed before
++     void isUnsynced;
+a batch takes records without end: log/writer
+- const isOpen = last !== undefined && last.size < BATCH_BYTES_MAX;
++ const isOpen = last !== undefined;
+what waits for the disk has no bound: log/writer
+- if (this.queuedBytes > 0 && this.queuedBytes + bytes > this.#queueBytesMax) {
++ if (this.queuedBytes > this.#queueBytesMax) {
+a full disk is warned of at each refusal: log/writer
+-       this.#warnedAt = this.#refusedAt;
 store/plant-store.ts
-a conflict is answered as a repeat: store/lookups
+a conflict is answered as a repeat: store/plant-store
 -   if (isSamePlant(stored, repeated)) return "replayed";
 +   if (stored.id === repeated.id) return "replayed";
 a repeat is written twice: store/plant-store
@@ -94,29 +192,109 @@ a repeat is written twice: store/plant-store
 a second close of a store does not wait: store/plant-store
 -     this.#closing ??= this.#close();
 +     if (this.#closing !== undefined) return Promise.resolve(); this.#closing = this.#close();
-a page after a plant that does not exist is empty: store/plant-store-log
--     if (start === undefined) throw unknownCursor(after);
-+     if (start === undefined) return;
-store/records.ts
-a line that is read from the log may be another plant: store/lookups
-- && finder.hasId(id);
-+ && id !== undefined;
-a page repeats the plant of its cursor: store/plant-store-log
-- return isKnown ? after === undefined || offset !== start : undefined;
-+ return isKnown ? true : undefined;
+a page after a plant that does not exist is empty: store/plant-store
+-     if (found === undefined) throw unknownCursor(after);
++     if (found === undefined) return;
+a line that is read from the log may be another plant: store/plant-store
+-       if (isPlantLine(line, id)) return line;
++       if (line.length > 0) return line;
+a page repeats the plant of its cursor: store/plant-store
+-       if (after !== undefined) at += (await readLine(source, found, end)).length + 1;
+a list without its last line is whole: store/plant-store
+-       if (at < end) throw lineError(file.path, { offset: at }, "its line feed is gone");
+a store that is idle does not notice that its log is gone: store/plant-store
+- this.#log.file.assertUnchanged(end.bytes, Number.POSITIVE_INFINITY);
++ this.#log.lock.assertHeld();
+a checkpoint replaces that of another log: store/open
+- writeCheckpoint(this.#log.file.path, end, { assertHeld });
++ writeCheckpoint(this.#log.file.path, end, this.#log.lock);
+a store that has failed writes a checkpoint: store/open
+-     if (failure !== undefined) throw failure;
+a log is closed while a list is read: store/plant-store
+-     this.#reading.add(reading);
+no checkpoint is written at open: store/open
+-     await store.#checkpoint(); // a disk that loses synced bytes is found out at the next start
+store/recent-bytes.ts
+a line from memory changes when others come: store/recent-bytes
+-     return Buffer.from(this.#bytes.subarray(at, this.#bytes.indexOf(LINE_FEED, at)));
++     return this.#bytes.subarray(at, this.#bytes.indexOf(LINE_FEED, at));
+store/id-index.ts
+an offset of more than 32 bits is cut: store/id-index
+- words[at + 3] = Math.floor(stored / WORD);
++ words[at + 3] = 0;
+an id in bulk is counted twice: store/id-index
+- this.size += slots.length / SLOT_WORDS - repeats;
++ this.size += slots.length / SLOT_WORDS;
+store/open.ts
+a start without room for quarantine is refused: store/open
+-     if (error !== undefined && !isNoRoom(error.cause)) throw error;
++     if (error !== undefined) throw error;
+a missing log beside an empty checkpoint is a new one: store/logs
+- if (known !== undefined) throw changedError(
++ if (known !== undefined && known.bytes > 0) throw changedError(
+a start whose quarantine is not synced may be tried again: store/open
+- throw isTold ? cause : unsyncedError(
++ throw isTold ? cause : new Error(
+store/scan.ts
+an unfinished write of a running server is left out of a backup without a word: store/repair
+-     if (!isHeld && this.isAsKnown
++     if (this.isAsKnown
 store/import-export.ts
 a line is counted as created that was overloaded after a refused one: store/import
 -         outcome = await tryCreate(plants, record);
 +         outcome = report.refused > 0 ? "created" : await tryCreate(plants, record);
+an import goes on after an error of the store: store/import
+- if ((outcome.number ?? STORE_ERRORS) >= STORE_ERRORS) throw outcome;
+a blank line is refused by an import, and kept by a repair: store/import, store/logs
+- return record.every((byte) => BLANKS.includes(byte)) ? undefined : parseNewPlant(record);
++ return record.length === 0 ? undefined : parseNewPlant(record);
+store/verify-repair.ts
+a piece of a long line counts as a line: store/logs
+-       if (!isWithin && at < size) bads.push(bad);
++       if (at < size) bads.push(bad);
+a repair takes a piece of a long line for a plant: store/logs
+- const isOdd = plant === undefined && !isPiece;
++ const isOdd = plant === undefined || isPiece;
+a repair loses what another program has appended meanwhile: store/repair
+- { assertHeld: () => file.assertUnchanged() }
++ lock
+a repair that was killed is never made durable: store/repair
+-       await withIoError(\`Cannot sync "\${directory}"\`, sync);
++       await withIoError(\`Cannot sync "\${directory}"\`, async () => void sync);
+a repair keeps the last plant of an id: store/logs
+-     return present === undefined ? record : repeat
++     return present !== -1 ? record : repeat
+an unfinished restore is repaired to an empty store: store/logs
+-     await assertMayBeMissing(logPath);
 store/backup.ts
-a restore does not sync the parent of its folder: store/backup
--       await syncFolderAndName(directory);
-+       await disk.syncFolder(directory);
 a restore goes into a folder that holds something: store/backup
--     if (found === undefined) return;
-+     if (found !== LOG_NAME) return;
-store/start.ts
-an import, a repair or a server does not lock its folder: store/plant-store-log
--   return locks.acquire(directory, { name: LOCK_NAME, command, durableBytes });
-+   return locks.acquire(directory, { name: \`\${process.hrtime.bigint()}\`, command, durableBytes });
+-   if (found !== undefined) throw
++   if (found === LOG_NAME) throw
+a backup that fails leaves its folder: store/backup
+-         remove(folder, COPIED, lock);
+a copy that has lost its lock removes another one: store/backup
+-     lock.assertHeld();
+a copy does not lock its folder: store/backup
+- name: LOCK_NAME, command }).catch(
++ name: \`\${process.hrtime.bigint()}\`, command }).catch(
+a socket stays in a backup: store/backup
+-       if (command === "backup") remove(folder, entries, lock); // which some tools cannot copy
+an old backup that was served is removed with its plants: store/backup
+-     if (other !== undefined) throw
++     if (other === "") throw
+a folder without a log counts as a backup: store/backup
+-     BACKUP_NAME.test(entry) && disk.stat(path.join(folder, entry, LOG_NAME)) !== undefined;
++     BACKUP_NAME.test(entry);
+an old backup loses its log last: store/backup
+-     for (const name of COPIED) disk.unlink(path.join(backupFolder, name));
++     for (const name of [...COPIED].reverse()) disk.unlink(path.join(backupFolder, name));
+one backup too many is removed: store/backup
+- Math.max(0, older.length + 1 - keepMax)
++ Math.max(0, older.length + 2 - keepMax)
+the name of a restored folder is not durable: store/backup
+-   await syncFolderAndName(folder);
+store/open.ts
+an import, a repair or a server does not lock its folder: store/open
+- const lock = await locks.acquire(directory, { name: LOCK_NAME, command, durableBytes });
++ const lock = await locks.acquire(directory, { name: \`\${process.hrtime.bigint()}\`, command, durableBytes });
 `;

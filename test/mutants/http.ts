@@ -139,9 +139,6 @@ client.ts
 a request is sent again after a 500: client/client
 - const REPEATED_STATUSES = [408, 429, 502, 503, 504];
 + const REPEATED_STATUSES = [408, 429, 500, 502, 503, 504];
-a request is sent again that the store has no room for: client/client
-- && failure.code !== "not_stored") {
-+ && failure.code !== undefined) {
 Retry-After is ignored: client/client
 - await sleep(isInTime ? askedMs : Math.random() * backoffMs, signal);
 + await sleep(Math.random() * backoffMs, signal);

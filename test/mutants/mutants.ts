@@ -12,7 +12,7 @@ export interface Mutant {
   readonly name: string;
   /** In `src`. */
   readonly file: string;
-  /** `tests`: `by` names files of `test`, without `.test.ts`. `simulation`: the violations of a life. */
+  /** `tests`: `by` names files of `test`, without `.test.ts`. `simulation`: the worlds of its lives. */
   readonly way: "tests" | "simulation";
   readonly by: readonly string[];
   /** In one line of the file, and nowhere else. */

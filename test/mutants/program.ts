@@ -58,11 +58,12 @@ the first token is written to the log: cli/serve
 -     report(listening);
 +     report(listening); process.stderr.write(\`\${first?.token}\\n\`);
 a store that fails ends the server as if it were asked to: cli/serve
--       exitStatus = 1;
+- if (failure === undefined) return 0;
++ if (failure?.message !== "") return 0;
 cli/token-commands.ts
 a token is printed before running servers know it: cli/commands
--   await sleep(2 * LOOK_INTERVAL_MS
-+   await sleep(0 * LOOK_INTERVAL_MS
+-   await sleep(2 * POLL_INTERVAL_MS
++   await sleep(0 * POLL_INTERVAL_MS
 cli/options.ts
 a token that expires in a day expires in an hour: cli/options
 - d: 86_400_000,
@@ -72,6 +73,13 @@ an import with refused lines is a success: cli/data-commands
 -       return refused === 0 ? 0 : 3;
 +       return 0;
 a repair goes ahead without being asked: cli/data-commands
--           return yes || (await confirm("Go on?"));
-+           return true;
+-     if (!yes && !isSound(
++     if (yes && !isSound(
+plants of a file are created before a bad line of it is found: cli/data-commands
+-     if (bytes !== undefined && !(await isImportable(file, bytes))) return 3;
++     if (bytes !== undefined) void isImportable;
+cli/data-folder.ts
+root writes into the folder of another user: cli/data-folder
+-   if (uid === 0) return folder;
++   if (uid >= 0) return folder;
 `;

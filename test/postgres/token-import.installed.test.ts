@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { test } from "node:test";
-import { createToken, listTokens, type TokenRecord } from "../../src/index.ts";
+import { createToken, importTokens, listTokens, type TokenRecord } from "../../src/index.ts";
 import * as database from "../../src/postgres/index.ts";
-import { importTokens } from "../../src/tools.ts";
+
 import { makeFolder } from "../support/folders.ts";
 import { postPlant } from "../support/post.ts";
 import { finish } from "../support/run.ts";
-import { tokenLogPath } from "../support/token-logs.ts";
+import { tokenPath } from "../support/token-files.ts";
 import { TIMEOUT } from "../support/watch.ts";
 import { startServer } from "./servers.ts";
 import { buildProgram, NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
@@ -62,14 +62,15 @@ test(
     const all = RECORDS.length + 1;
     for (const added of [all, 0]) {
       const said = `imported ${added}, already there ${all - added}\n`;
-      assert.equal(await print(["token", "import", tokenLogPath(folder), ...target]), said);
+      assert.equal(await print(["token", "import", tokenPath(folder), ...target]), said);
     }
-    const list = (store: readonly string[]) => print(["token", "list", "--json", ...store]);
-    assert.equal(await list(target), await list(["--data", folder]));
+    const list = async (store: readonly string[]) =>
+      (await print(["token", "list", "--json", ...store])).split("\n").sort();
+    assert.deepEqual(await list(target), await list(["--data", folder]));
     await print(["token", "revoke", "here", ...target]);
     const after = await list(target);
-    await print(["token", "import", tokenLogPath(folder), ...target]);
-    assert.equal(await list(target), after);
+    await print(["token", "import", tokenPath(folder), ...target]);
+    assert.deepEqual(await list(target), after);
   },
 );
 
@@ -81,7 +82,7 @@ test(
     for (const name of ["fresh", "app"]) await createToken(folder, { name });
     await print(["token", "create", "app", ...target]);
     const before = await print(["token", "list", ...target]);
-    const { status, stderr } = await run(["token", "import", tokenLogPath(folder), ...target]);
+    const { status, stderr } = await run(["token", "import", tokenPath(folder), ...target]);
     assert.deepEqual([status, /"app"/.test(stderr)], [1, true], stderr);
     assert.equal(await print(["token", "list", ...target]), before);
   },
@@ -97,7 +98,7 @@ test(
     const server = await startServer(t, words);
     const post = async () => (await postPlant(server.url, token, '{"id":1,"name":"Fern"}')).status;
     assert.equal(await post(), 401);
-    await print(["token", "import", tokenLogPath(folder), ...target]);
+    await print(["token", "import", tokenPath(folder), ...target]);
     assert.equal(await post(), 200);
     assert.equal((await server.stop()).status, 0);
   },

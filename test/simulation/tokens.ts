@@ -1,218 +1,150 @@
 /**
- * What operators do with the tokens of a served folder, and what the server says of them.
+ * What is known of the tokens of a data directory, and the commands and requests that use them.
+ *
+ * Invariants. A token that was printed is in the file until a power cut and after it, and is accepted; once its
+ * revocation was reported, it is refused by every request 2 s later. The file holds no token that nobody made.
  */
 import { createHash } from "node:crypto";
+import { createToken, listTokens, revokeToken } from "../../src/auth/token-file.ts";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import type { VerifiedToken } from "../../src/core/services.ts";
-import { createToken, listTokens, revokeToken } from "../../src/index.ts";
-import { importTokens } from "../../src/tools.ts";
-import type { Folder } from "./judge.ts";
-import { type TokenState, Violation } from "./ledger.ts";
-import type { Life } from "./life.ts";
-import type { Server } from "./server.ts";
-import type { Command } from "./work.ts";
+import { parseTokens } from "./image.ts";
+import type { LifeRun } from "./life.ts";
+import type { Step } from "./plan.ts";
+import { DELAYS, FAILURES, Violation } from "./process.ts";
 
-/** How long a change may take until it is in force. */
+/** A change is in force within this time. */
 const IN_FORCE_MS = 2000;
+const UNKNOWN = "?";
 
-export function hashOf(token: string): string {
-  return createHash("sha256").update(token).digest("hex");
+interface TokenState {
+  readonly name: string;
+  readonly token: string;
+  readonly createdMs: number;
+  isRevokeSent?: boolean;
+  revokedMs?: number | undefined;
 }
 
-export async function useTokens(server: Server, command: Command): Promise<void> {
-  const { life, folder } = server;
-  if (command.act === "list tokens") return list(life, folder);
-  folder.tokenCommands++;
-  try {
-    if (command.act === "create token") return await create(server, command.name);
-    if (command.act === "revoke token") return await revoke(server, command.name);
-    if (command.act === "import tokens") return await importSome(life, folder, command.number);
-  } finally {
-    folder.tokenCommands--;
-  }
-}
+export class Tokens {
+  /** The tokens that were printed, by their hashes. */
+  readonly states = new Map<string, TokenState>();
+  /** The names of tokens that may have been made; each is used once. */
+  readonly names = new Set<string>();
+  /** Whether rot has changed the file: a name or a hash may be another one. */
+  isRotten = false;
 
-/** What is reported is on the disk. @param last a text in the last line that counts, after another text. */
-function judgeDurable(life: Life, folder: Folder, how: string, last: string, after = last): void {
-  const { judge } = life;
-  const { tokenPath } = folder;
-  const names = judge.namesIn(folder.path);
-  // Another command may be making one, if a sync has failed.
-  const hasMark = names.includes("tokens.jsonl.checkpoint.unsynced");
-  const isMade = hasMark || life.hasFaults;
-  if (hasMark && !life.hasFaults && folder.tokenCommands === 1) {
-    throw new Violation("leftover", `${how}, and the log of tokens is unsynced still`);
-  }
-  if (!hasMark) folder.mayHaveTokenMark = false;
-  if (names.includes("tokens.jsonl.repaired") && !isMade) {
-    throw new Violation("leftover", `${how}: it leaves "tokens.jsonl.repaired"`);
-  }
-  const bytes = judge.bytesOf(tokenPath) ?? Buffer.alloc(0);
-  const at = bytes.indexOf(last, Math.max(0, bytes.lastIndexOf(after)));
-  if (at < 0) {
-    if (folder.hasLostTokens) return; // it has left the cache
-    throw new Violation("token lost", `${how}: no line has ${last}`);
-  }
-  const end = bytes.indexOf("\n", at) + 1; // another change may follow
-  judge.assertDurable(tokenPath, end > 0 ? bytes.subarray(0, end) : bytes, 0, how);
-}
-
-function mayBeLive({ revokedAtMs }: TokenState): boolean {
-  return revokedAtMs === undefined;
-}
-
-async function create({ life, folder, revoking }: Server, name: string): Promise<void> {
-  const { tokens, tokenChanges } = folder;
-  tokens.attempt(name, 1);
-  try {
-    const token = await createToken(folder.path, { name });
-    if (life.isDead) return;
-    tokens.attempt(name, -1);
-    tokens.create(token, hashOf(token), name, life.clock.steadyMs());
-    // One that is being revoked may be this one.
-    for (const state of tokens.named(name)) state.revokeSent ||= revoking.includes(name);
-    if (tokenChanges !== folder.tokenChanges) life.judge.adoptTokens(folder);
-    else judgeDurable(life, folder, "a token was created", hashOf(token));
-  } catch (error) {
-    if (life.isDead || !isCode(error, "token_exists")) throw error;
-    tokens.attempt(name, -1);
-    if (tokenChanges !== folder.tokenChanges) throw error;
-    if (tokens.isUncertain || tokens.isAttempted(name)) throw error;
-    if (tokens.named(name).some(mayBeLive)) throw error;
-    throw new Violation("token exists", `no token has the name "${name}"`);
-  }
-}
-
-async function revoke({ life, folder, revokes, revoking }: Server, name: string): Promise<void> {
-  const { tokenChanges } = folder;
-  const states = folder.tokens.named(name);
-  const live = states.findLast((state) => !state.revokeSent && !state.isTaken);
-  for (const state of states) state.revokeSent = true;
-  const isFirst = !revokes.has(name);
-  revokes.set(name, (revokes.get(name) ?? 0) + 1);
-  revoking.push(name);
-  try {
-    // A token that is created meanwhile may be revoked, too.
-    await revokeToken(folder.path, name).finally(() => {
-      for (const state of folder.tokens.named(name)) state.revokeSent = true;
-      revoking.splice(revoking.indexOf(name), 1);
+  /** Whether no state is older than in others. */
+  includes(others: Tokens): boolean {
+    return [...others.states].every(([hash, { revokedMs }]) => {
+      const state = this.states.get(hash);
+      return state !== undefined && (revokedMs === undefined || state.revokedMs !== undefined);
     });
-  } catch (error) {
-    // Another command may have revoked it first.
-    const isLost = live !== undefined && isFirst && revokes.get(name) === 1;
-    if (life.isDead || !isCode(error, "token_unknown") || !isLost) throw error;
-    if (tokenChanges !== folder.tokenChanges || folder.tokens.isUncertain) throw error;
-    throw new Violation("token unknown", `a token has the name "${name}"`);
   }
-  if (life.isDead) return;
-  for (const state of states) state.revokedAtMs ??= life.clock.steadyMs();
-  if (tokenChanges !== folder.tokenChanges) life.judge.adoptTokens(folder);
-  else judgeDurable(life, folder, "a token was revoked", `"revoked","name":"${name}"`, live?.hash);
+
+  /** Those of a copy of the file, which may be older than what is known. */
+  copy(bytes: Buffer | undefined): Tokens {
+    const copy = new Tokens();
+    copy.isRotten = this.isRotten;
+    for (const name of this.names) copy.names.add(name);
+    const file = this.isRotten ? new Map() : parseTokens(bytes);
+    for (const [hash, state] of this.states) {
+      const found = file.get(hash);
+      const revokedMs = found?.revokedAt === undefined ? undefined : state.revokedMs;
+      if (found !== undefined) copy.states.set(hash, { ...state, revokedMs });
+    }
+    return copy;
+  }
+
+  judge(bytes: Buffer | undefined, what: string): void {
+    if (this.isRotten) return;
+    const file = parseTokens(bytes);
+    for (const [hash, { name, isRevokeSent, revokedMs }] of this.states) {
+      const found = file.get(hash);
+      const isRevoked = found?.revokedAt !== undefined;
+      const isRight = isRevoked ? isRevokeSent === true : revokedMs === undefined;
+      if (found?.name === name && isRight) continue;
+      const kind = found === undefined ? "token lost" : "token changed";
+      throw new Violation(kind, `${what}: token "${name}" is ${JSON.stringify(found)}`);
+    }
+    const other = [...file.values()].find(({ name }) => !this.names.has(name));
+    if (other === undefined) return;
+    throw new Violation("token invented", `${what}: nobody has made a token "${other.name}"`);
+  }
 }
 
-async function list(life: Life, folder: Folder): Promise<void> {
-  const { tokenChanges } = folder;
-  const { isUncertain } = folder.tokens;
-  const known = [...folder.tokens.states.values()].map((state) => ({ ...state }));
-  const before = life.judge.bytesOf(folder.tokenPath) ?? Buffer.alloc(0);
+export function judgeTokens({ judge, folder }: LifeRun, what: string): void {
+  const bytes = judge.bytesOf(folder.tokensPath);
+  folder.tokens.judge(bytes, what);
+  if (bytes !== undefined) judge.assertDurable(folder.tokensPath, bytes, what);
+}
+
+async function create(life: LifeRun): Promise<void> {
+  const { tokens, path } = life.folder;
+  const name = `name-${tokens.names.size}`;
+  tokens.names.add(name);
+  const token = await createToken(path, { name, scopes: ["write"] });
+  if (life.isDead) return;
+  const hash = createHash("sha256").update(token).digest("hex");
+  tokens.states.set(hash, { token, name, createdMs: life.clock.monotonicMs() });
+  judgeTokens(life, "a token was created");
+}
+
+async function revoke(life: LifeRun, { n }: Step): Promise<void> {
+  const states = [...life.folder.tokens.states.values()];
+  const state = states[n % states.length];
+  if (state === undefined || state.isRevokeSent === true) return;
+  state.isRevokeSent = true;
+  await revokeToken(life.folder.path, state.name);
+  if (life.isDead) return;
+  state.revokedMs = life.clock.monotonicMs();
+  judgeTokens(life, "a token was revoked");
+}
+
+async function list(life: LifeRun): Promise<void> {
+  const { folder, judge } = life;
+  const { states, isRotten } = folder.tokens;
+  const known = [...states.keys()];
   const listed = await listTokens(folder.path);
-  if (life.isDead || tokenChanges !== folder.tokenChanges) return;
-  const now = life.judge.bytesOf(folder.tokenPath)?.subarray(0, before.length);
-  const cannotTell = folder.hasLostTokens && life.hasFired("holds: the system cannot tell");
-  if (before.length > 0 && now?.equals(before) === true && !cannotTell) {
-    life.judge.assertDurable(folder.tokenPath, before, 0, "tokens are listed");
-  }
-  if (isUncertain || folder.tokens.isUncertain) return;
-  for (const { hash, name, revokedAtMs, isTaken } of known) {
-    if (isTaken) continue;
-    const found = listed.find((token) => token.hash === hash);
-    if (found !== undefined && (revokedAtMs === undefined || found.revokedAt !== undefined))
-      continue;
-    throw new Violation("token list", `a list has "${name}" as ${JSON.stringify(found)}`);
-  }
+  if (life.isDead || isRotten) return;
+  const isMissing = (hash: string) => listed.every((token) => token.hash !== hash);
+  if (known.some(isMissing)) throw new Violation("token list", "a list lacks a token");
+  if (life.server !== undefined || listed.length === 0) return; // nobody changes them meanwhile
+  const bytes = judge.bytesOf(folder.tokensPath) ?? Buffer.alloc(0);
+  judge.assertDurable(folder.tokensPath, bytes, "tokens are listed");
 }
 
-/** One event with several tokens: a long line. */
-async function importSome(life: Life, folder: Folder, number: number): Promise<void> {
-  const random = life.world.random.fork(`import tokens ${number}`);
-  const createdAt = life.clock.wallMs();
-  const some = Array.from({ length: random.between(1, 6) }, (_, at) => {
-    const token = `pst_${random.bytes(32).toString("base64url")}`;
-    const name = `imported-${life.world.number}-${number}-${at}`;
-    return { token, record: { name, hash: hashOf(token), scopes: ["read" as const], createdAt } };
-  });
-  const { tokenChanges, tokens } = folder;
-  const records = some.map(({ record }) => record);
-  for (const { name } of records) tokens.attempt(name, 1);
-  const count = await importTokens(folder.path, records);
-  if (life.isDead) return;
-  for (const { name } of records) tokens.attempt(name, -1);
-  if (count !== some.length) throw new Violation("token import", `${count} of ${some.length}`);
-  for (const { token, record } of some) {
-    tokens.create(token, record.hash, record.name, life.clock.steadyMs());
-  }
-  const last = some.at(-1)?.record.hash ?? "none";
-  if (tokenChanges !== folder.tokenChanges) life.judge.adoptTokens(folder);
-  else judgeDurable(life, folder, "tokens were imported", last);
-}
-
-/** No request waits so long for its token to be judged, whatever hangs. */
-const LATE_MS = 60_000;
-
-async function late(life: Life): Promise<never> {
-  await life.rest(LATE_MS);
-  throw new Violation("token late", "a request waits for a minute for its token to be judged");
-}
-
-/** Asks the server about every token, and about one that never was. */
-export async function lookAtTokens(server: Server): Promise<void> {
-  const { life, folder, registry } = server;
-  const states = [...folder.tokens.states.values()];
-  const ask = async (token: string): Promise<VerifiedToken | undefined | "unreadable"> => {
+async function ask(life: LifeRun): Promise<void> {
+  const { server, clock, process } = life;
+  const { tokens } = life.folder;
+  const verify = async (token: string) => {
     try {
-      return await Promise.race([registry.verify(token), late(life)]);
+      return (await server?.registry.verify(token))?.name;
     } catch (error) {
-      if (isCode(error, "tokens_unreadable")) return "unreadable";
-      throw error;
+      const isUnknown = error instanceof PlantStoreError && error.code === "tokens_unreadable";
+      if (!isUnknown) throw error;
+      return UNKNOWN;
     }
   };
-  life.judge.settleTokens(folder);
-  if (folder.tokens.isUncertain) return;
-  const isCalm = !life.hasFaults && !life.isSlow && !server.hasEditedTokens && !life.isDisturbed;
-  await Promise.all(
-    states.map(async (state) => {
-      const verdict = await ask(state.token);
-      if (!life.isDead && !folder.tokens.isUncertain) judgeVerdict(life, state, verdict, isCalm);
-    }),
-  );
-  const stranger = `pst_${life.world.random.fork("stranger").bytes(32).toString("base64url")}`;
-  const verdict = await ask(stranger);
-  if (life.isDead || verdict === undefined || verdict === "unreadable") return;
-  throw new Violation("token", "a token that never existed is accepted");
+  const stranger = await verify(`pst_${clock.randomBytes(32).toString("base64url")}`);
+  if (!life.isDead && stranger !== undefined && stranger !== UNKNOWN) {
+    throw new Violation("token accepted", "a token that never was is accepted");
+  }
+  for (const { token, name, createdMs, isRevokeSent, revokedMs } of tokens.states.values()) {
+    const found = await verify(token);
+    if (life.isDead) return;
+    const isCalm = !process.hasMet(FAILURES) && !process.hasMet(DELAYS) && !tokens.isRotten;
+    const isNew = clock.monotonicMs() - createdMs < IN_FORCE_MS;
+    const isOver = clock.monotonicMs() - (revokedMs ?? Number.POSITIVE_INFINITY) >= IN_FORCE_MS;
+    const mayBeRefused = found === undefined && (isRevokeSent === true || isNew);
+    const isRefused = found === undefined || found === UNKNOWN;
+    if (isRefused ? !isCalm || mayBeRefused : !isOver && (found === name || tokens.isRotten))
+      continue;
+    throw new Violation(isRefused ? "token refused" : "token accepted", `"${name}": ${found}`);
+  }
 }
 
-function judgeVerdict(
-  life: Life,
-  { name, createdAtMs, revokeSent, revokedAtMs, isTaken }: TokenState,
-  verdict: VerifiedToken | undefined | "unreadable",
-  isCalm: boolean,
-): void {
-  const now = life.clock.steadyMs();
-  if (verdict === "unreadable") {
-    if (isCalm) throw new Violation("token unreadable", "tokens cannot be read without a fault");
-    return;
-  }
-  if (verdict === undefined) {
-    if (!isCalm || revokeSent || isTaken || now - createdAtMs < IN_FORCE_MS) return;
-    throw new Violation("token refused", `token "${name}" is refused`);
-  }
-  if (verdict.name !== name)
-    throw new Violation("token", `"${name}" is taken for "${verdict.name}"`);
-  if (revokedAtMs === undefined || now - revokedAtMs < IN_FORCE_MS) return;
-  const late = Math.round(now - revokedAtMs);
-  throw new Violation("token accepted", `"${name}" is accepted ${late} ms after it was revoked`);
-}
-
-function isCode(error: unknown, code: string): boolean {
-  return error instanceof PlantStoreError && error.code === code;
-}
+export const TOKEN_ACTS = {
+  "create token": create,
+  "revoke token": revoke,
+  "list tokens": list,
+  ask,
+};

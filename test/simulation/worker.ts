@@ -1,54 +1,55 @@
 /**
- * A process that runs simulated lives, one after another, and reports each to the process that started it.
+ * A process that runs simulated lives, and reports to the process that started it.
  *
- * Invariants. A life is named before it runs, so that one which never ends is known. Nothing but the life runs
- * while it runs. A failure is shortened here, and told once.
+ * Invariants. A batch of lives is reported before it runs, so that one which never ends is known. Nothing but the
+ * life runs while it runs. fast-check draws the lives of a batch from its seed, and shrinks the first that fails.
  */
+import fc from "fast-check";
 import { subscribe } from "../../src/core/channels.ts";
-import { guarded, realMs } from "./guard.ts";
-import { type LifePlan, type LifeResult, runLife } from "./life.ts";
-import { Shrinker } from "./shrink.ts";
+import { LifeRun } from "./life.ts";
+import { type Life, lives, type WorldName } from "./plan.ts";
+import { Violation } from "./process.ts";
 
-/** What to run. */
 export interface Task {
-  /** Lives to run first. */
-  readonly seeds?: readonly string[];
-  /** Instead of the plan that each of these seeds gives. */
-  readonly plan?: LifePlan;
-  /** After the seeds: more, named by this and a number. */
-  readonly first: string;
-  /** No more of them begin later. */
+  /** Each batch takes the next one. */
+  readonly worlds: readonly WorldName[];
+  /** Of the first batch; each one has the next number. */
+  readonly seed: number;
   readonly seconds: number;
-  /** Which of the lives to run: from this one on each `step`th. */
+  /** Which batches to run: from this one on each `step`th. */
   readonly number: number;
   readonly step: number;
-  /** Whether to shorten the plan of a life that fails; by default it is. */
-  readonly isShortened?: boolean;
+  readonly isShrunk: boolean;
+  /** Of the life in the first batch to run alone. */
+  readonly path?: string | undefined;
 }
 
-export interface Failure {
-  readonly seed: string;
+export interface Failure extends Pick<Report, "world" | "seed"> {
   readonly kind: string;
   readonly message: string;
-  /** As short as it could be made. */
-  readonly plan?: LifePlan;
+  /** Of the life in its batch, as short as it could be made; absent if the process did not survive it. */
+  readonly path?: string;
+  readonly life?: Life;
 }
 
-/** What this process sends: when a life begins, before a failure is shortened, and when the life has ended. */
+/** What this process sends when a batch begins, and when it has ended. */
 export interface Report {
-  readonly seed: string;
-  readonly failure?: Failure;
-  readonly life?: Pick<LifeResult, "rounds" | "counts"> & { readonly ms: number };
+  readonly world: WorldName;
+  readonly seed: number;
+  lives: number;
+  rounds: number;
+  /** The processor time of the lives, without shrinking. */
+  ms: number;
+  counts: Record<string, number>;
+  failure?: Failure;
 }
 
+const BATCH_LIVES = 40;
 /** One life in so many is run twice, and its traces are compared. */
 const TWICE_ONE_IN = 20;
-const SHORTEN_MS = 60_000;
+const SHRINK_MS = 60_000;
 
-/** Settles when the report has left. */
-function send(report: Report): Promise<unknown> {
-  return new Promise((resolve) => process.send?.(report, resolve));
-}
+const cpuMs = () => process.cpuUsage().user / 1000;
 
 subscribe("plant-store:warning", () => {}); // without a subscriber each is printed, with its stack
 
@@ -57,59 +58,68 @@ process.on("unhandledRejection", (cause) => {
   unhandled ??= cause;
 });
 
-/** What an error leaves of a result. */
-type Run = Omit<LifeResult, "plan"> & { readonly plan?: LifePlan };
-
-/** A life that ends by an error is a failure like others. */
-async function run(seed: string, plan?: LifePlan): Promise<Run> {
+/** @throws Violation for every failure, whatever it is. */
+async function run(plan: Life): Promise<LifeRun> {
   unhandled = undefined;
-  let result: Run = { rounds: 0, trace: "", counts: {} };
   try {
-    result = await guarded(() => runLife(seed, plan));
-  } catch (cause) {
-    unhandled ??= cause;
+    const life = new LifeRun(plan);
+    await life.run();
+    if (unhandled === undefined) return life;
+  } catch (error) {
+    unhandled ??= error;
   }
-  if (unhandled === undefined) return result;
+  if (unhandled instanceof Violation) throw unhandled;
   const message = unhandled instanceof Error ? (unhandled.stack ?? "") : `${unhandled}`;
-  return { ...result, violation: { kind: `error: ${message.split("\n", 1)[0]}`, message } };
+  throw new Violation(`error: ${message.split("\n", 1)[0]}`, message);
 }
 
-/** Returns how the life fails, with its plan as short as that could be made. */
-async function judge(seed: string, result: Run, task: Task, isTwice: boolean) {
-  const { violation, plan } = result;
-  if (violation === undefined) {
-    if (!isTwice || task.plan !== undefined) return undefined;
-    const { trace } = await run(seed);
-    if (trace === result.trace) return undefined;
-    const message = `its trace was ${result.trace}, then ${trace}`;
-    return { seed, kind: "not repeatable", message };
-  }
-  const failure = { seed, ...violation };
-  await send({ seed, failure });
-  if (task.isShortened === false || plan === undefined) return failure;
-  const endMs = realMs() + SHORTEN_MS;
-  const fails = async (shorter: LifePlan) =>
-    (await run(seed, shorter)).violation?.kind === violation.kind;
-  if (!(await fails(plan))) return failure;
-  const shortest = await new Shrinker(plan, fails, () => realMs() > endMs).run();
-  return { ...failure, ...(await run(seed, shortest)).violation, plan: shortest };
+async function runBatch(begun: Report, { isShrunk, path }: Task): Promise<Report> {
+  const report: Report = { ...begun };
+  const { world, seed } = begun;
+  let violation: Violation | undefined;
+  let shrinkEndMs = Number.POSITIVE_INFINITY;
+  const judge = async (plan: Life) => {
+    if (performance.now() > shrinkEndMs) return;
+    const startMs = cpuMs();
+    try {
+      const life = await run(plan);
+      if (violation !== undefined) return; // it is a shorter life
+      report.ms += cpuMs() - startMs;
+      report.rounds += life.rounds;
+      report.lives++;
+      for (const [rule, times] of Object.entries(life.rules.counts)) {
+        report.counts[rule] = (report.counts[rule] ?? 0) + times;
+      }
+      if (report.lives % TWICE_ONE_IN !== 0 || (await run(plan)).trace === life.trace) return;
+      throw new Violation("not repeatable", "a second run of this life had another trace");
+    } catch (error) {
+      const { kind } = error as Violation;
+      if (violation === undefined) shrinkEndMs = performance.now() + SHRINK_MS;
+      else if (violation.kind !== kind) return; // another one
+      violation = error as Violation;
+      throw error;
+    }
+  };
+  const property = fc.asyncProperty(lives(world), judge);
+  const options = { seed, numRuns: BATCH_LIVES, endOnFailure: !isShrunk };
+  const result = await fc.check(property, path === undefined ? options : { ...options, path });
+  if (!result.failed) return report;
+  const { kind, message } = violation ?? new Violation("error", String(result.errorInstance));
+  const [life] = result.counterexample as [Life];
+  const at = result.counterexamplePath ?? "";
+  return { ...report, failure: { world, seed, kind, message, path: at, life } };
 }
 
-async function work(task: Task): Promise<void> {
-  const { seeds = [], first, number, step, seconds } = task;
-  const endMs = realMs() + seconds * 1000;
-  for (let at = number; at < seeds.length || realMs() < endMs; at += step) {
-    const seed = seeds[at] ?? `${first}.${at}`;
-    await send({ seed });
-    const begun = realMs();
-    const result = await run(seed, task.plan);
-    const { rounds, counts } = result;
-    const life = { ms: realMs() - begun, rounds, counts };
-    const failure = await judge(seed, result, task, at % TWICE_ONE_IN === 0);
-    await send({ seed, life, ...(failure && { failure }) });
-  }
-}
+const send = (report: Report) => new Promise((resolve) => process.send?.(report, resolve));
 
+const task: Task = JSON.parse(process.argv[2] ?? "");
+const endMs = performance.now() + task.seconds * 1000;
 process.once("disconnect", () => process.exit());
-await work(JSON.parse(process.argv[2] ?? ""));
+for (let at = task.number; at === task.number || performance.now() < endMs; at += task.step) {
+  const world = task.worlds[at % task.worlds.length] ?? "crash";
+  const seed = (task.seed + at) | 0;
+  const report = { world, seed, lives: 0, rounds: 0, ms: 0, counts: {} };
+  await send(report);
+  await send(await runBatch(report, task));
+}
 process.exit(0);

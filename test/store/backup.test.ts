@@ -1,312 +1,289 @@
+/** Copies of a data directory: what they hold, what a kill leaves of them, and which of several are kept. */
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { clock, replaceClock } from "../../src/clock.ts";
 import {
+  backup,
+  backupInto,
   createToken,
   listTokens,
-  type NewPlant,
+  PlantStore,
   PlantStoreError,
+  restore,
   revokeToken,
-  TokenRegistry,
+  verifyLog,
 } from "../../src/index.ts";
-import { disk, replaceDisk } from "../../src/log/disk.ts";
-import { LogFile } from "../../src/log/file.ts";
-import { locks, replaceLocks } from "../../src/log/lock.ts";
-import { backup, isSound, restore, verifyLog } from "../../src/tools.ts";
-import { SimulatedClock } from "../simulation/clock.ts";
-import { Platter } from "../simulation/platter.ts";
-import { Random } from "../simulation/random.ts";
-import { RULE_NAMES, RuleBook } from "../simulation/rules.ts";
-import { World } from "../simulation/world.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
-import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
-import { judge, readTokenLog, tokenLogPath } from "../support/token-logs.ts";
+import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+import { collectWarnings } from "../support/watch.ts";
+import { changesOf, killAhead, watchDisk } from "../support/watched-disk.ts";
 
 const A = '{"id":1,"name":"a"}\n';
 const B = '{"id":2,"name":"b","tag":"t"}\n';
 
-test("a backup has the plants, the tokens and a checkpoint of its own, and a store opens it", async (t) => {
-  const folder = makeFolder(t);
-  const target = join(makeFolder(t), "copy");
-  const store = await openStore(t, folder);
-  const plants: NewPlant[] = Array.from({ length: 100 }, (_, n) => ({ id: BigInt(n), name: "x" }));
-  for (const plant of plants) await store.create(plant);
-  const token = await createToken(folder, { name: "a" });
-  await createToken(folder, { name: "b" });
-  await revokeToken(folder, "b");
-  await store.close();
-  const before = snapshot(folder);
+/** A data directory with two plants and a token, and the path of a copy. */
+async function prepare(t: TestContext): Promise<{ data: string; target: string }> {
+  const data = makeFolder(t);
+  writeLog(data, A + B);
+  await createToken(data, { name: "a" });
+  return { data, target: join(makeFolder(t), "copy") };
+}
 
-  const report = await backup(folder, target);
-  assert.deepEqual(report, { plants: 100, bytes: readLog(folder).length });
-  assert.deepEqual(snapshot(folder), before, "the source is only read");
-  assert.deepEqual(snapshot(target), before, "a checkpoint of the same bytes is the same");
-  const verified = await verifyLog(target);
-  assert.deepEqual([isSound(verified), verified.checksum], [true, "matches"]);
-  assert.equal(verified.checkpointBytes, report.bytes);
+/** What is in a folder, except locks. */
+function namesIn(folder: string): string[] {
+  return fs.readdirSync(folder).filter((name) => !/lock\./.test(name));
+}
 
-  const copy = await openStore(t, target);
-  assert.deepEqual(await collect(copy.list()), plants);
-  assert.equal(await copy.create({ id: 1000n, name: "new" }), "created");
-  const registry = await TokenRegistry.open(target);
-  t.after(() => registry.close());
-  assert.equal(judge(registry, token)?.name, "a");
-  assert.deepEqual(await listTokens(target), await listTokens(folder));
-});
-
-test("a backup can be read by its owner only, no matter which modes its source has", {
-  skip: process.platform === "win32" ? "modes mean nothing here" : false,
-}, async (t) => {
-  const folder = makeFolder(t);
-  const target = join(makeFolder(t), "copy");
-  writeLog(folder, A);
-  await createToken(folder, { name: "a" });
-  fs.chmodSync(logPath(folder), 0o644);
-  fs.chmodSync(tokenLogPath(folder), 0o644);
-  fs.chmodSync(folder, 0o755);
-  await backup(folder, target);
+test("a backup has the plants, the tokens and a checkpoint of its own, and restores to the same", async (t) => {
+  const { data, target } = await prepare(t);
+  await createToken(data, { name: "b" });
+  await revokeToken(data, "b");
+  fs.writeFileSync(`${logPath(data)}.quarantine`, "old");
+  fs.writeFileSync(join(data, "export.jsonl"), A);
+  const before = snapshot(data);
+  assert.deepEqual(await backup(data, target), { plants: 2, bytes: 50 });
+  assert.deepEqual(snapshot(data), before, "the source is only read");
+  assert.deepEqual(namesIn(target), ["plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"]);
   assert.equal(fs.statSync(target).mode & 0o777, 0o700);
-  for (const name of ["plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"]) {
-    assert.equal(fs.statSync(join(target, name)).mode & 0o777, 0o600, name);
-  }
+  const restored = join(makeFolder(t), "data");
+  assert.deepEqual(await restore(target, restored), { plants: 2, bytes: 50 });
+  assert.deepEqual(snapshot(restored), snapshot(target));
+  assert.deepEqual(await listTokens(restored), await listTokens(data));
+  const store = await openStore(t, restored);
+  assert.deepEqual(
+    (await collect(store.list())).map(({ id }) => id),
+    [1n, 2n],
+  );
+  assert.equal(await store.create({ id: 3n, name: "new" }), "created");
 });
 
-test("a backup does not copy quarantines, old logs, locks or other files", async (t) => {
-  const folder = makeFolder(t);
-  const target = join(makeFolder(t), "copy");
-  writeLog(folder, `${A}torn`);
-  await (await openStore(t, folder)).close();
-  fs.writeFileSync(`${logPath(folder)}.before-repair-1`, "old");
-  fs.writeFileSync(join(folder, "export.jsonl"), A);
-  await backup(folder, target);
-  assert.deepEqual(fs.readdirSync(target).sort(), ["plants.jsonl", "plants.jsonl.checkpoint"]);
-});
-
-const OBSTACLES: readonly [says: string, make: (target: string) => void][] = [
-  ["a folder", (target) => fs.mkdirSync(target)],
-  ["a file", (target) => fs.writeFileSync(target, "mine")],
-  ["a link that leads nowhere", (target) => fs.symlinkSync("nowhere", target)],
+const EMPTY: readonly [says: string, make: (folder: string) => void][] = [
+  ["is missing", (folder) => fs.rmdirSync(folder)],
+  ["is empty", () => {}],
+  ["is that of a clone", (folder) => fs.writeFileSync(join(folder, ".gitignore"), "*\n")],
+  ["is the root of a file system", (folder) => fs.mkdirSync(join(folder, "lost+found"))],
+  ["has locks of dead processes", (folder) => fs.writeFileSync(join(folder, "lock.7"), "")],
+  ["has what a kill left", (folder) => fs.writeFileSync(`${logPath(folder)}.new`, "half")],
 ];
 
-for (const [says, make] of OBSTACLES) {
-  test(`a backup to a path with ${says} is refused, and changes nothing there`, async (t) => {
+for (const [says, make] of EMPTY) {
+  test(`a restore works into a folder that ${says}`, async (t) => {
+    const { data } = await prepare(t);
     const folder = makeFolder(t);
-    const parent = makeFolder(t);
-    writeLog(folder, A);
-    make(join(parent, "copy"));
-    const before = fs.lstatSync(join(parent, "copy"));
-    await assert.rejects(backup(folder, join(parent, "copy")), { code: "io_error" });
-    assert.deepEqual(fs.readdirSync(parent), ["copy"]);
-    const after = fs.lstatSync(join(parent, "copy"));
-    assert.deepEqual([after.ino, after.mtimeMs], [before.ino, before.mtimeMs]);
+    make(folder);
+    await restore(data, folder);
+    const store = await PlantStore.open(folder);
+    assert.equal(store.status().plants, 2);
+    await store.close();
+    assert.equal((await listTokens(folder)).length, 1);
   });
 }
 
-test("a backup to a path at which no folder can be made is an io_error", async (t) => {
-  const folder = makeFolder(t);
-  const parent = makeFolder(t);
-  writeLog(folder, A);
-  fs.writeFileSync(join(parent, "file"), "");
-  await assert.rejects(backup(folder, join(parent, "file", "copy")), { code: "io_error" });
-  assert.deepEqual(fs.readdirSync(parent), ["file"]);
-});
-
-test("a backup keeps a revocation that lacks only its line feed, because it is in force in the source, too", async (t) => {
-  const folder = makeFolder(t);
-  const target = join(makeFolder(t), "copy");
-  writeLog(folder, A);
-  const token = await createToken(folder, { name: "a" });
-  fs.appendFileSync(
-    tokenLogPath(folder),
-    '{"event":"revoked","name":"a","revokedAt":"2026-01-01T00:00:00.000Z"}',
-  );
-  await backup(folder, target);
-  assert.ok(readTokenLog(target).includes('"created"'));
-  const registry = await TokenRegistry.open(target);
-  t.after(() => registry.close());
-  assert.equal(judge(registry, token), undefined);
-});
-
-test("a backup of a log that gets shorter while it is copied is refused (fake size)", async (t) => {
-  const folder = makeFolder(t);
-  const parent = makeFolder(t);
-  writeLog(folder, A);
-  await createToken(folder, { name: "a" });
-  const size = LogFile.prototype.size;
-  t.mock.method(LogFile.prototype, "size", function (this: LogFile) {
-    return size.call(this) + (this.path === tokenLogPath(folder) ? 1 : 0);
-  });
-  await assert.rejects(backup(folder, join(parent, "copy")), { code: "io_error" });
-  assert.deepEqual(fs.readdirSync(parent), []);
-});
-
-test("a backup reports the progress of its check of the copy", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, A + B);
-  const reported: [number, number][] = [];
-  await backup(folder, join(makeFolder(t), "copy"), (bytes, total) =>
-    reported.push([bytes, total]),
-  );
-  assert.deepEqual(reported, [[50, 50]]);
-});
-
-/** A source with two plants and a token, and a path for what is restored. */
-async function prepareRestore(t: TestContext) {
-  const [source, parent] = [makeFolder(t), makeFolder(t)];
-  writeLog(source, A + B);
-  await createToken(source, { name: "a" });
-  const folder = join(parent, "data");
-  /** What is in the folder, but for its locks, which are there once a process was. */
-  const contents = () => fs.readdirSync(folder).filter((name) => !/lock\.\d+$/.test(name));
-  return { source, folder, contents };
-}
-
-for (const [says, prepare] of [
-  ["missing", () => {}],
-  ["empty", (folder: string) => fs.mkdirSync(folder, 0o755)],
-  [
-    "empty but for lost+found, an old lock and what a killed restore has left",
-    (folder: string) => {
-      fs.mkdirSync(join(folder, "lost+found"), { recursive: true });
-      fs.writeFileSync(join(folder, "lock.7"), "");
-      fs.mkdirSync(join(folder, "restore.partial"));
-      fs.writeFileSync(join(folder, "restore.partial", "plants.jsonl"), "half");
-    },
-  ],
-] as const) {
-  test(`a restore into a directory that is ${says} makes it one that can be started from`, async (t) => {
-    const { source, folder, contents } = await prepareRestore(t);
-    await prepare(folder);
-    const others = fs.existsSync(join(folder, "lost+found")) ? ["lost+found"] : [];
-    assert.deepEqual(await restore(source, folder), { plants: 2, bytes: 50 });
-    const files = ["plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"];
-    assert.deepEqual(contents().sort(), [...others, ...files]);
-    for (const name of files) assert.equal(fs.statSync(join(folder, name)).mode & 0o777, 0o600);
-    assert.equal((await verifyLog(folder)).checksum, "matches");
-    const store = await openStore(t, folder);
-    assert.equal(store.size, 2);
-    assert.deepEqual(await listTokens(folder), await listTokens(source));
+for (const name of ["mine", "plants.jsonl", "tokens.jsonl"]) {
+  test(`a backup and a restore into a folder with ${name} are refused, and change nothing`, async (t) => {
+    const { data } = await prepare(t);
+    for (const copy of [backup, restore]) {
+      const folder = makeFolder(t);
+      fs.writeFileSync(join(folder, name), "mine");
+      await assert.rejects(copy(data, folder), { code: "io_error" });
+      assert.deepEqual(snapshot(folder), { [name]: "mine" });
+      await assert.rejects(copy(data, join(folder, name)), { code: "io_error" });
+      assert.deepEqual(snapshot(folder), { [name]: "mine" });
+    }
   });
 }
 
-test("a restore into a directory that holds anything is refused, and changes nothing", async (t) => {
-  const { source, folder } = await prepareRestore(t);
-  for (const name of ["plants.jsonl", "tokens.jsonl", "plants.jsonl.checkpoint", "notes"]) {
-    fs.mkdirSync(folder);
-    fs.writeFileSync(join(folder, name), "mine");
-    await assert.rejects(restore(source, folder), { code: "io_error" });
-    assert.equal(fs.readFileSync(join(folder, name), "utf8"), "mine");
-    assert.equal(fs.existsSync(join(folder, "restore.partial")), false);
-    fs.rmSync(folder, { recursive: true });
+test("a copy into a folder into which another one is made is refused, and the other is whole", async (t) => {
+  const { data } = await prepare(t);
+  for (const copy of [backup, restore]) {
+    for (const other of [backup, restore]) {
+      const target = join(makeFolder(t), "copy");
+      const rivals: Promise<unknown>[] = [];
+      const begin = (change: string) => {
+        if (change === `append ${logPath(target)}.new`) {
+          rivals.push(assert.rejects(other(data, target), { code: "locked" }));
+        }
+      };
+      await watchDisk(begin, () => copy(data, target));
+      assert.equal(rivals.length, 1);
+      await Promise.all(rivals);
+      assert.equal(readLog(target), A + B);
+    }
   }
 });
 
-test("a restore into a directory that is in use is refused", async (t) => {
-  const { source, folder, contents } = await prepareRestore(t);
-  fs.mkdirSync(folder);
-  const lock = await locks.acquire(folder, { name: "lock", command: "other" });
-  await assert.rejects(restore(source, folder), { code: "locked" });
-  await lock.close();
-  assert.deepEqual(contents(), []);
+test("a copy that has lost its lock fails, and removes nothing of another one", async (t) => {
+  const { data, target } = await prepare(t);
+  let isLost = false;
+  const lose = (change: string) => {
+    if (isLost || change !== `rename ${logPath(target)}.checkpoint`) return;
+    isLost = true;
+    fs.rmSync(join(target, "lock.1"));
+    writeLog(target, A);
+  };
+  await assert.rejects(
+    watchDisk(lose, () => restore(data, target)),
+    { code: "locked" },
+  );
+  assert.equal(readLog(target), A);
 });
 
-test("a token that is created during a restore is not replaced", async (t) => {
-  const { source, folder, contents } = await prepareRestore(t);
-  const late = () => fs.writeFileSync(tokenLogPath(folder), "late");
-  await assert.rejects(restore(source, folder, late), { code: "io_error" });
-  assert.deepEqual(contents(), ["tokens.jsonl"]);
-  assert.equal(readTokenLog(folder), "late");
+test("a backup goes into a folder whose path is too long for a socket, and is read there", async (t) => {
+  const { data } = await prepare(t);
+  const target = join(makeFolder(t), "x".repeat(120));
+  await backup(data, target);
+  assert.deepEqual(await verifyLog(target), await verifyLog(data));
+  await restore(target, join(makeFolder(t), "data"));
+  await assert.rejects(restore(data, join(target, "data")), { code: "io_error" });
 });
 
-test("a backup that fails, and cannot remove what it has made, reports why it failed (fake faults)", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, A);
-  t.mock.method(disk, "syncFolder", async () => {
-    throw Object.assign(new Error("EIO: i/o error, fsync"), { code: "EIO" });
+for (const copy of [backup, restore]) {
+  test(`a ${copy.name} that is killed at any step is whole, or a start refuses it`, async (t) => {
+    const { data } = await prepare(t);
+    for (let change = 0, isKilled = true; isKilled; change++) {
+      const target = join(makeFolder(t), "copy");
+      isKilled = await killAhead(change, () => copy(data, target));
+      const hasBegun = fs.existsSync(target) && namesIn(target).length > 0;
+      const isWhole = fs.existsSync(logPath(target));
+      if (!hasBegun && isKilled) continue;
+      const store = await PlantStore.open(target).catch((error) => {
+        assert.ok(error instanceof PlantStoreError && error.code === "corruption", String(error));
+        assert.equal(isWhole, false);
+      });
+      if (store === undefined) continue;
+      await store.close();
+      assert.equal(readLog(target), A + B, `${change}`);
+      assert.equal((await listTokens(target)).length, 1);
+    }
   });
-  t.mock.method(disk, "unlink", () => {
-    throw Object.assign(new Error("EROFS: read-only file system, rm"), { code: "EROFS" });
-  });
-  await assert.rejects(backup(folder, join(makeFolder(t), "copy")), (error: Error) => {
-    assert.ok(error instanceof PlantStoreError);
-    assert.equal(error.code, "io_error");
-    assert.match(error.message, /EIO/);
-    return true;
-  });
+}
+
+test("a backup that fails leaves no folder, and a restore leaves it empty", async (t) => {
+  const { data } = await prepare(t);
+  for (const [copy, left] of [
+    [backup, undefined],
+    [restore, []],
+  ] as const) {
+    for (const step of ["append LOG.new", "rename LOG", "syncFolder DIR", "syncFolder DIR/.."]) {
+      const target = join(makeFolder(t), "copy");
+      const fail = (change: string) => {
+        if (step.startsWith("sync") && !fs.existsSync(logPath(target))) return;
+        const what = change.replace(logPath(target), "LOG").replace(target, "DIR");
+        if (what === step) throw new Error("EIO");
+      };
+      await assert.rejects(
+        watchDisk(fail, () => copy(data, target)),
+        /EIO/,
+      );
+      assert.deepEqual(fs.existsSync(target) ? namesIn(target) : undefined, left, step);
+      assert.deepEqual(openFilesIn(target), []);
+    }
+  }
 });
 
-test("a restore removes a link in place of what a killed one left, and nothing behind it", async (t) => {
-  const source = makeFolder(t);
-  writeLog(source, A);
-  const folder = makeFolder(t);
-  const other = makeFolder(t);
-  fs.writeFileSync(join(other, "kept"), "");
-  fs.symlinkSync(other, join(folder, "restore.partial"));
-  await restore(source, folder);
-  assert.deepEqual(fs.readdirSync(other), ["kept"]);
-  assert.equal(readLog(folder), A);
+test("the log of a copy gets its name last, and all is synced", async (t) => {
+  const { data, target } = await prepare(t);
+  const changes = await changesOf(() => backup(data, target));
+  const steps = changes.map((each) => each.replace(target, "TARGET"));
+  const renames = ["tokens.jsonl", "plants.jsonl.checkpoint", "plants.jsonl"];
+  assert.deepEqual(
+    steps.filter((step) => /^(rename|syncFolder TARGET)/.test(step)),
+    [
+      ...renames.flatMap((name) => [`rename TARGET/${name}`, "syncFolder TARGET"]),
+      ...["syncFolder TARGET", "syncFolder TARGET/.."],
+    ],
+  );
+  assert.deepEqual(steps.slice(-2), ["syncFolder TARGET/..", "unlink TARGET/lock.1"]);
 });
 
-for (const isDone of [false, true]) {
-  test(`a restore whose last step ${isDone ? "is done and " : ""}fails leaves the folder empty (fake fault)`, async (t) => {
-    const source = makeFolder(t);
-    writeLog(source, A);
-    const folder = makeFolder(t);
-    const { rename } = disk;
-    t.mock.method(disk, "rename", (from: string, to: string) => {
-      const isLast = to === logPath(folder);
-      if (!isLast || isDone) rename(from, to);
-      if (isLast) throw Object.assign(new Error("EIO: i/o error"), { code: "EIO" });
-    });
-    await assert.rejects(restore(source, folder), { code: "io_error" });
+for (const [says, years, left] of [
+  ["goes on", [2026, 2027, 2028], [2027, 2028]],
+  ["was set back, the one that was just made is kept, too", [2028, 2029, 2026], [2026, 2029]],
+] as const) {
+  test(`backups in a folder are named by the time, and the newest are kept; if the clock ${says}`, async (t) => {
+    const { data } = await prepare(t);
+    const folder = join(makeFolder(t), "new", "backups");
+    t.mock.timers.enable({ apis: ["Date"] });
+    for (const year of years) {
+      t.mock.timers.setTime(Date.UTC(year, 10, 27, 10, 15));
+      const { name } = await backupInto(data, folder, { keep: 2 });
+      assert.equal(readLog(join(folder, name)), A + B);
+    }
     assert.deepEqual(
-      fs.readdirSync(folder).filter((name) => !name.startsWith("lock.")),
-      [],
+      namesIn(folder).sort(),
+      left.map((year) => `plants-${year}1127T101500Z`),
     );
   });
 }
 
-test("a backup whose name cannot be made durable is removed (fake fault)", async (t) => {
+test("without a number 14 backups are kept, and the names of the others are returned", async (t) => {
+  const { data } = await prepare(t);
   const folder = makeFolder(t);
-  writeLog(folder, A);
-  const parent = makeFolder(t);
-  const { syncFolder } = disk;
-  t.mock.method(disk, "syncFolder", async (at: string) => {
-    if (fs.existsSync(join(parent, "copy"))) throw Object.assign(new Error("EIO"), { code: "EIO" });
-    return syncFolder(at);
-  });
-  await assert.rejects(backup(folder, join(parent, "copy")), { code: "io_error" });
-  assert.deepEqual(fs.readdirSync(parent), []);
+  const old = Array.from({ length: 15 }, (_, n) => `plants-20200101T0000${n + 10}Z`);
+  for (const name of old) await backup(data, join(folder, name));
+  const { name, removed, plants } = await backupInto(data, folder);
+  assert.deepEqual([removed, plants], [old.slice(0, 2), 2]);
+  assert.deepEqual(namesIn(folder).sort(), [...old.slice(2), name]);
 });
 
-test("a restore into a folder that another program has just made is there after a power cut", async (t) => {
-  const random = new Random("a");
-  const simulated = new SimulatedClock(random);
-  const none = Object.fromEntries(RULE_NAMES.map((name) => [name, 0]));
-  const rules = new RuleBook({ ...none, "names: any subset": 1 });
-  const platter = new Platter(simulated, rules);
-  const log = platter.create("/source", "folder") && platter.create("/source/plants.jsonl", "file");
-  assert.ok(log.kind === "file");
-  platter.write(log, Buffer.from(A), 0);
-  platter.commitAll();
-  platter.create("/target", "folder"); // by a program that does not sync
-  const before = { clock, disk, locks };
-  t.after(() => {
-    replaceClock(before.clock);
-    replaceDisk(before.disk);
-    replaceLocks(before.locks);
-  });
-  const world = new World({ clock: simulated, platter, rules, random, number: 0 });
-  replaceClock(simulated);
-  replaceDisk(world.disk);
-  world.useLocks();
-  await world.run(async () => {
-    assert.deepEqual(await restore("/source", "/target"), { plants: 1, bytes: A.length });
-  });
-  assert.equal(world.failure, undefined);
-  const found = platter.crash("cut", random, "nothing").find("/target/plants.jsonl");
-  assert.equal(found?.kind === "file" && found.bytes.toString(), A);
+test("only whole backups count, and nothing else is removed", async (t) => {
+  const { data } = await prepare(t);
+  const folder = makeFolder(t);
+  const [good, unfinished] = ["plants-20200101T000000Z", "plants-20210101T000000Z"];
+  await backup(data, join(folder, good));
+  fs.mkdirSync(join(folder, unfinished));
+  fs.writeFileSync(join(folder, unfinished, "plants.jsonl.checkpoint"), "");
+  for (const other of ["plants-2020", "plants-20200101T000000Z.old", "other"]) {
+    fs.cpSync(join(folder, good), join(folder, other), { recursive: true });
+  }
+  const names = namesIn(folder);
+  const { name } = await backupInto(data, folder, { keep: 2 });
+  assert.deepEqual(namesIn(folder).sort(), [...names, name].sort());
 });
+
+test("a backup that fails removes none, and leaves nothing", async (t) => {
+  const { data } = await prepare(t);
+  const folder = makeFolder(t);
+  await backupInto(data, folder);
+  const names = namesIn(folder);
+  writeLog(data, `${A}x\n`);
+  t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(2090, 0) });
+  await assert.rejects(backupInto(data, folder, { keep: 1 }), { code: "corruption" });
+  assert.deepEqual(namesIn(folder), names);
+});
+
+test("an old backup in which other files were put stays whole, with a warning", async (t) => {
+  const { data } = await prepare(t);
+  const folder = makeFolder(t);
+  const old = join(folder, "plants-20200101T000000Z");
+  await backup(data, old);
+  await (await PlantStore.open(old)).close(); // which leaves a lock
+  const before = snapshot(old);
+  const warnings = collectWarnings(t, old);
+  const { removed } = await backupInto(data, folder, { keep: 1 });
+  assert.deepEqual([removed, snapshot(old)], [[], before]);
+  assert.equal(warnings.length, 1);
+});
+
+test("a removal that is killed has taken the log first, so what is left is no backup", async (t) => {
+  const { data } = await prepare(t);
+  const folder = makeFolder(t);
+  const old = join(folder, "plants-20200101T000000Z");
+  await backup(data, old);
+  const changes = await changesOf(() => backupInto(data, folder, { keep: 1 }));
+  assert.equal(
+    changes.find((each) => each.includes(old)),
+    `unlink ${logPath(old)}`,
+  );
+  assert.equal(fs.existsSync(old), false);
+});
+
+for (const keep of [0, -1, 1.5, 10_001, Number.NaN]) {
+  test(`keep: ${keep} is refused before anything is touched`, async (t) => {
+    const { data, target } = await prepare(t);
+    await assert.rejects(backupInto(data, target, { keep }), RangeError);
+    assert.equal(fs.existsSync(target), false);
+  });
+}

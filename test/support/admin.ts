@@ -15,12 +15,7 @@ import type {
 /** A status that the test sets. The tests of the program use the real one. */
 class TestStatus implements Status {
   current: ServiceState = "ready";
-  known: StoreStatus | undefined = {
-    plants: 7,
-    logBytes: 400,
-    queueBytes: 0,
-    checkpointBytes: undefined,
-  };
+  known: StoreStatus | undefined = { plants: 7, logBytes: 400, queueBytes: 0 };
   listed: ReturnType<Status["tokens"]> = [];
 
   read: StartProgress | undefined;

@@ -29,6 +29,8 @@ export interface RunningServer {
   /** Standard output so far. */
   stdout(): string;
   stderr(): string;
+  /** Resolves when it has ended. */
+  readonly ended: Promise<Finished>;
   /** Sends a signal and waits for the end. */
   stop(signal?: NodeJS.Signals): Promise<Finished>;
 }
@@ -67,6 +69,7 @@ export async function startServer(
     port: Number(new URL(url).port),
     stdout: () => stdout,
     stderr: () => stderr,
+    ended: finished,
     stop: (signal = "SIGTERM") => {
       child.kill(signal);
       return finished;

@@ -1,5 +1,4 @@
 /** FAKE: reads of files that fail, as on a disk with a bad sector, while a test wants it. */
-import fs from "node:fs";
 import type { TestContext } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
 
@@ -26,12 +25,6 @@ export function failReads(
   const { read } = LogFile.prototype;
   t.mock.method(LogFile.prototype, "read", function (this: LogFile, buffer: Buffer, at: number) {
     return fails(buffer.length, at) ? Promise.reject(makeError()) : read.call(this, buffer, at);
-  });
-  const readPiece = fs.read as (...given: unknown[]) => void;
-  t.mock.method(fs, "read", (...given: unknown[]) => {
-    const [bytes, position, done] = given.slice(3) as [number, number, (cause: Error) => void];
-    if (fails(bytes, position)) setImmediate(() => done(makeError()));
-    else readPiece(...given);
   });
   return {
     begin: () => {

@@ -12,21 +12,19 @@ interface HeldReads {
 /** Makes every read that begins from now on wait. A store that closes may wait for one. */
 export function holdReads(t: TestContext): HeldReads {
   const { released, release } = makeLatch();
-  const held = (["read", "readPieces"] as const).map((name) => {
-    const read = LogFile.prototype[name] as (...given: unknown[]) => Promise<unknown>;
-    return t.mock.method(
-      LogFile.prototype,
-      name,
-      async function (this: LogFile, ...given: unknown[]) {
-        await released;
-        return read.apply(this, given);
-      },
-    );
-  });
+  const { read } = LogFile.prototype;
+  const { mock } = t.mock.method(
+    LogFile.prototype,
+    "read",
+    async function (this: LogFile, buffer: Buffer, position: number) {
+      await released;
+      return read.call(this, buffer, position);
+    },
+  );
   return {
-    count: () => held.reduce((sum, { mock }) => sum + mock.callCount(), 0),
+    count: () => mock.callCount(),
     release: () => {
-      for (const { mock } of held) mock.restore();
+      mock.restore();
       release();
     },
   };

@@ -3,7 +3,7 @@ import { chmodSync, chownSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
-import { canRun } from "../faults/machine.ts";
+import { canRun } from "../kernel/machine.ts";
 import { makeFolder } from "./folders.ts";
 
 /** A user without a name, a home or a group of its own. */

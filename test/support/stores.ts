@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { crc32 } from "node:zlib";
 import { PlantStore, type PlantStoreOptions } from "../../src/index.ts";
-import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+import { checkpointPath } from "../../src/log/checkpoint.ts";
 
 /** Opens the folder; the store is closed when the test ends, if it is still open. */
 export async function openStore(
@@ -32,9 +32,8 @@ export function writeLog(folder: string, content: string | Buffer): void {
 
 /** Writes a checkpoint of a log that began with these bytes. */
 export function writeCheckpointOf(folder: string, known: string | Buffer): void {
-  const records = known.toString().split("\n").length - 1;
-  const checkpoint = { bytes: known.length, records, crc32: crc32(known) };
-  writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
+  const checkpoint = { bytes: Buffer.byteLength(known), crc32: crc32(known) };
+  writeFileSync(checkpointPath(logPath(folder)), `${JSON.stringify(checkpoint)}\n`);
 }
 
 /** Everything that an iteration yields, in order. */

@@ -2,14 +2,24 @@
 import { createServer, type RequestListener } from "node:http";
 import { BlockList } from "node:net";
 import {
+  type BackupReport,
+  type BadLine,
   type BatchMessage,
+  backup,
+  type CheckOptions,
   type CreateOutcome,
   createFirstToken,
   createRequestListener,
   createToken,
   type DataErrorCode,
   type ErrorCode,
+  encodeNewPlant,
+  exportLines,
+  type ImportOptions,
+  type ImportReport,
+  importPlants,
   isLive,
+  isSound,
   type ListenerOptions,
   listTokens,
   type NewPlant,
@@ -23,8 +33,10 @@ import {
   PlantStore,
   PlantStoreError,
   type PlantStoreOptions,
+  type RepairReport,
   type RequestErrorCode,
   type RequestMessage,
+  repairLog,
   revokeToken,
   type Scope,
   type ServerOptions,
@@ -35,30 +47,10 @@ import {
   type TrustedProxies,
   type Verdict,
   type VerifiedToken,
-  type WarningMessage,
-} from "plant-store";
-import {
-  type BackupReport,
-  backup,
-  type Checkpoint,
-  exportLines,
-  type ImportFile,
-  type ImportOptions,
-  type ImportReport,
-  importPlants,
-  isSound,
-  type LineFault,
-  type LinePosition,
-  openImportFile,
-  type RepairOptions,
-  type RepairOutcome,
-  type RepairPlan,
-  readPlants,
-  repairLog,
-  type VerifyOptions,
   type VerifyReport,
   verifyLog,
-} from "plant-store/tools";
+  type WarningMessage,
+} from "plant-store";
 
 class Shed implements PlantService {
   readonly #plants = new Map<bigint, NewPlant>();
@@ -69,12 +61,15 @@ class Shed implements PlantService {
     return "created";
   }
 
-  async get(id: bigint): Promise<NewPlant | undefined> {
-    return this.#plants.get(id);
+  async getLine(id: bigint): Promise<Uint8Array | undefined> {
+    const plant = this.#plants.get(id);
+    return plant && new TextEncoder().encode(encodeNewPlant(plant));
   }
 
-  async *list(): AsyncIterable<NewPlant> {
-    yield* this.#plants.values();
+  async *listLines(): AsyncIterable<Uint8Array> {
+    for (const plant of this.#plants.values()) {
+      yield new TextEncoder().encode(`${encodeNewPlant(plant)}\n`);
+    }
   }
 }
 
@@ -87,7 +82,7 @@ function member(): VerifiedToken {
 }
 
 export async function main(data: string): Promise<void> {
-  const storeOptions: PlantStoreOptions = { batchBytesMax: NUMBER_OPTIONS.batchBytesMax.max };
+  const storeOptions: PlantStoreOptions = { queueBytesMax: NUMBER_OPTIONS.queueBytesMax.max };
   const store = await PlantStore.open(data, storeOptions);
   const outcome: CreateOutcome = await store.create({ id: BigInt(7), name: "Fern" });
   const plant: NewPlant | undefined = await store.get(BigInt(7));
@@ -121,21 +116,16 @@ export async function main(data: string): Promise<void> {
 }
 
 export async function care(data: string): Promise<void> {
-  const report: VerifyReport = await verifyLog(data, {
-    onFault: ({ position }: LineFault) => void (position satisfies LinePosition),
-  } satisfies VerifyOptions);
-  const repair: RepairOptions = { confirm: async (plan: RepairPlan) => plan.leftOut === 0 };
-  const done: RepairOutcome = await repairLog(data, repair);
-  const checkpoint: Checkpoint | undefined = done.checkpoint;
+  const onBadLine = ({ line }: BadLine) => void (line satisfies number);
+  const report: VerifyReport = await verifyLog(data, { onBadLine } satisfies CheckOptions);
+  const done: RepairReport = await repairLog(data);
   const copy: BackupReport = await backup(data, `${data}.copy`);
-  const file: ImportFile = await openImportFile("plants.jsonl");
   const quiet: ImportOptions = {};
-  const taken: ImportReport = await importPlants(new Shed(), file.text, quiet);
-  for await (const one of readPlants(data)) void (one satisfies NewPlant);
+  const taken: ImportReport = await importPlants(new Shed(), exportLines(data), quiet);
   const live: readonly TokenRecord[] = (await listTokens(data)).filter((one) => isLive(one, 0));
   const first: string | undefined = await createFirstToken(data, { name: "a" });
   await revokeToken(data, "a");
-  void [isSound(report), checkpoint, copy, taken, live, first, exportLines];
+  void [isSound(report), done, copy, taken, live, first];
 }
 
 /** Each of these is a mistake, which the compiler must find. */

@@ -1,0 +1,157 @@
+/**
+ * Opens the log of a data directory: for writing, after recovery, and for reading.
+ *
+ * Invariants. Every line is read before anything is changed, so a log that needs a person is left as it was
+ * found. Recovery changes one thing: it cuts an unfinished batch at the end, which was never acknowledged, and
+ * keeps what it cut. Bytes that the checkpoint knows are never cut. What is opened for writing is on disk.
+ */
+import path from "node:path";
+import { publishWarning } from "../core/channels.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import { type Checkpoint, EMPTY_LOG, readCheckpoint } from "../log/checkpoint.ts";
+import { describeSystemError, disk, isNoRoom, withIoError } from "../log/disk.ts";
+import { LogFile, unsyncedError } from "../log/file.ts";
+import { ensureFolder, LOCK_NAME, logPathOf, syncFolderAndName } from "../log/folder.ts";
+import { LINE_FEED } from "../log/lines.ts";
+import { type HeldLock, locks } from "../log/lock.ts";
+import { IdIndex, IdLoader } from "./id-index.ts";
+import { changedError, type OnProgress, type ReadableLog, Scan } from "./scan.ts";
+
+/** A log that may be appended to; `end`: as it is on disk; `checkpoint`: as it was found, if there was one. */
+export interface OpenLog {
+  readonly lock: HeldLock;
+  readonly file: LogFile;
+  readonly index: IdIndex;
+  readonly end: Checkpoint;
+  readonly checkpoint: Checkpoint | undefined;
+}
+
+/**
+ * Locks a data directory, and recovers its log; makes both if they are missing.
+ *
+ * @param durableBytes how much of the log other processes may read.
+ * @throws PlantStoreError `locked`; `corruption` if a person has to look at the log; `unsynced` if the disk does
+ * not sync it; `io_error`.
+ */
+export async function openLog(
+  directory: string,
+  command: string,
+  durableBytes: () => number | undefined,
+  onProgress?: OnProgress,
+): Promise<OpenLog> {
+  await ensureFolder(directory);
+  const logPath = logPathOf(directory);
+  const lock = await locks.acquire(directory, { name: LOCK_NAME, command, durableBytes });
+  let file: LogFile | undefined;
+  try {
+    const checkpoint = await readCheckpoint(logPath);
+    await assertMayBeMissing(logPath, checkpoint);
+    file = await LogFile.open(logPath, lock);
+    const log = { file, size: file.end, isHeld: false, known: checkpoint ?? EMPTY_LOG };
+    const index = new IdIndex();
+    const loader = new IdLoader(index, log.size);
+    const scan = new Scan(log, loader);
+    await scan.toEnd(onProgress);
+    loader.flush();
+    if (loader.repeats > 0) await new Scan(log, new IdIndex()).toEnd(); // refuses the first repeat
+    const { end, tail } = scan;
+    if (tail !== undefined) await cutTail(file, end.bytes, tail);
+    await syncOpenedLog(file);
+    try {
+      disk.unlink(`${logPath}.new`);
+    } catch {} // of a repair that was killed: the next start tries again
+    return { lock, file, index, end, checkpoint };
+  } catch (error) {
+    await file?.close();
+    await lock.close();
+    throw error;
+  }
+}
+
+/**
+ * @throws PlantStoreError `corruption` if a log that is missing was there, by its checkpoint, or if a restore or a
+ * backup into its folder was not finished.
+ */
+export function assertMayBeMissing(logPath: string, known?: Checkpoint): Promise<void> {
+  return withIoError(`Cannot open "${logPath}"`, async () => {
+    if (disk.stat(logPath) !== undefined) return;
+    if (disk.stat(`${logPath}.new`) !== undefined) {
+      const fault = "it is missing, because a restore or a backup into its folder was not finished";
+      const advice = "empty the folder, and run that command again";
+      throw new PlantStoreError("corruption", `Cannot open "${logPath}": ${fault}; ${advice}`);
+    }
+    if (known !== undefined) throw changedError(logPath, "it is missing", known);
+  });
+}
+
+/** Keeps an unfinished end in quarantine, and cuts it. */
+async function cutTail(file: LogFile, start: number, tail: Buffer): Promise<void> {
+  const kept = tail.at(-1) === LINE_FEED ? tail : Buffer.concat([tail, Buffer.of(LINE_FEED)]);
+  const tryKeep = async () => {
+    const error = await keep(file.path, kept).catch((cause) => cause);
+    if (error !== undefined && !isNoRoom(error.cause)) throw error;
+    return error === undefined;
+  };
+  let isKept = await tryKeep();
+  await file.cut(start);
+  isKept ||= await tryKeep(); // the cut may have made room
+  const what = `cut ${tail.length} bytes of an unfinished write, which was never acknowledged`;
+  const where = isKept ? "kept them in quarantine" : "dropped them, because the disk has no room";
+  publishWarning(`"${file.path}": ${what}, at byte offset ${start}, and ${where}`);
+}
+
+/**
+ * Appends bytes that are taken out of a log to its quarantine file, durably.
+ *
+ * @throws PlantStoreError `write_failed` if there is no room; `unsynced`; `io_error`.
+ */
+export async function keep(logPath: string, bytes: Buffer): Promise<void> {
+  const file = await LogFile.open(`${logPath}.quarantine`);
+  try {
+    await file.append(bytes);
+    await disk.syncFolder(path.dirname(logPath));
+  } catch (cause) {
+    const isTold = cause instanceof PlantStoreError && cause.code !== "store_failed";
+    throw isTold ? cause : unsyncedError(`Cannot write "${file.path}"`, cause);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Makes durable what was read, whoever wrote it: the log, its name, and the name of its folder. */
+async function syncOpenedLog(file: LogFile): Promise<void> {
+  try {
+    await file.sync();
+    await syncFolderAndName(path.dirname(file.path));
+  } catch (cause) {
+    throw unsyncedError(`Cannot sync "${file.path}": ${describeSystemError(cause)}`, cause);
+  }
+}
+
+/**
+ * Opens a log for reading, also beside the process that writes it.
+ *
+ * @throws PlantStoreError `io_error` if there is none; `corruption` if it is gone, or its checkpoint is damaged;
+ * `locked` if the process that writes it does not answer, or does not know yet.
+ */
+export async function openForReading(directory: string): Promise<ReadableLog> {
+  const logPath = logPathOf(directory);
+  const known = await readCheckpoint(logPath);
+  const file = await LogFile.openForReading(logPath);
+  if (file === undefined) {
+    await assertMayBeMissing(logPath, known);
+    const advice = "expected a data directory or a backup";
+    throw new PlantStoreError("io_error", `Cannot read "${logPath}": no such file; ${advice}`);
+  }
+  try {
+    const holder = await locks.findHolder(directory, LOCK_NAME);
+    const size = holder === undefined ? file.end : holder.durableBytes;
+    if (size !== undefined) {
+      return { file, size, isHeld: holder !== undefined, known: known ?? EMPTY_LOG };
+    }
+    throw new PlantStoreError("locked", `Cannot read "${logPath}": it is being opened; try again`);
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}

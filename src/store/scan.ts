@@ -1,0 +1,170 @@
+/**
+ * Reads a log as far as it can be trusted: for a start, and for every command that checks, copies or prints a log.
+ *
+ * Invariants. A line is good if it has the form in which the store writes a plant, and its id is not in the log
+ * before. A log is sound if it begins with the bytes that its checkpoint knows, and nothing follows its good lines but
+ * what an unfinished write has left. Everything else is for `repair`, or comes in by `import`.
+ */
+import { isUtf8 } from "node:buffer";
+import { PlantStoreError } from "../core/errors.ts";
+import { RECORD_BYTES_MAX } from "../core/options.ts";
+import { PlantMatcher } from "../core/plant.ts";
+import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
+import type { LogFile } from "../log/file.ts";
+import { LINE_FEED, lineError, readBlocks, readExactly } from "../log/lines.ts";
+import { BATCH_BYTES_MAX } from "../log/writer.ts";
+import type { IdIndex } from "./id-index.ts";
+
+/** Receives how many bytes were read, and of how many, about once a MiB; an error it throws ends the work. */
+export type OnProgress = (bytes: number, total: number) => void;
+
+export interface ReadableLog {
+  readonly file: LogFile;
+  /** How much may be read: what the process that writes it knows to be durable, else all. */
+  readonly size: number;
+  /** Whether there is such a process: then no part of that is torn. */
+  readonly isHeld: boolean;
+  /** The checkpoint, read before the log, which only grows. */
+  readonly known: Checkpoint;
+}
+
+/** What one batch can hold. */
+const IN_FLIGHT_BYTES_MAX = BATCH_BYTES_MAX + RECORD_BYTES_MAX;
+
+/** One pass over a log. @internal */
+export class Scan {
+  /** How many good lines were read. */
+  plants = 0;
+  /** Their length and checksum. */
+  end: Checkpoint = EMPTY_LOG;
+  /** What an unfinished write has left after them, once all are read. */
+  tail: Buffer | undefined;
+  /** Why the next line is not good, once that is known. */
+  #fault: string | undefined;
+  readonly #log: ReadableLog;
+  readonly #index: Pick<IdIndex, "addWords"> | undefined;
+
+  /** @param index takes the ids, and finds repeated ones; without it they are not looked for. */
+  constructor(log: ReadableLog, index?: Pick<IdIndex, "addWords">) {
+    this.#log = log;
+    this.#index = index;
+  }
+
+  /** Whether the log begins with the bytes that its checkpoint knows, as far as it was read. */
+  get isAsKnown(): boolean {
+    const { bytes, crc32 } = this.#log.known;
+    return this.end.bytes > bytes || (this.end.bytes === bytes && this.end.crc32 === crc32);
+  }
+
+  /** Reads the log, and yields its lines in blocks. @throws PlantStoreError `corruption`; `io_error`. */
+  async *lines(onProgress?: OnProgress): AsyncGenerator<Buffer> {
+    const { file, size, isHeld, known } = this.#log;
+    yield* this.#goodLines(Math.min(known.bytes, size), onProgress);
+    const found = this.end.bytes;
+    if (this.#fault === undefined && !this.isAsKnown) {
+      const isShorter = found < known.bytes;
+      const fault = isShorter
+        ? `its lines end at byte ${found}`
+        : `its first ${found} bytes differ`;
+      throw changedError(file.path, fault, known);
+    }
+    yield* this.#goodLines(size, onProgress);
+    const start = this.end.bytes;
+    if (start === size) return;
+    if (!isHeld && this.isAsKnown && size - start <= IN_FLIGHT_BYTES_MAX) {
+      const rest = await readExactly(file, start, size - start);
+      if (isTorn(rest)) this.tail = rest;
+    }
+    if (this.tail !== undefined) return;
+    const place = { line: this.plants + 1, offset: start };
+    throw lineError(file.path, place, `${this.#fault ?? "it has no line feed"}; ${ADVICE}`);
+  }
+
+  /** The same, for callers that do not need the lines. */
+  async toEnd(onProgress?: OnProgress): Promise<void> {
+    for await (const _ of this.lines(onProgress));
+  }
+
+  async *#goodLines(end: number, onProgress: OnProgress | undefined): AsyncGenerator<Buffer> {
+    if (this.#fault !== undefined) return;
+    for await (const { bytes, offset, isPiece } of readBlocks(
+      this.#log.file,
+      this.end.bytes,
+      end,
+    )) {
+      let length = 0;
+      eachLine(bytes, (start, lineEnd, plant) => {
+        this.#fault = isPiece ? TOO_LONG : faultOf(plant, offset + start, this.#index);
+        if (this.#fault !== undefined) return false;
+        this.plants++;
+        length = lineEnd + 1;
+        return true;
+      });
+      const lines = bytes.subarray(0, length);
+      this.end = extendCheckpoint(this.end, lines);
+      if (length > 0) yield lines;
+      if (this.#fault !== undefined) return;
+      onProgress?.(this.end.bytes, this.#log.size);
+    }
+  }
+}
+
+/** Why a line is not good; `undefined` for a good one, whose id comes into the index. @internal */
+export function faultOf(
+  plant: PlantMatcher | undefined,
+  offset: number,
+  index: Pick<IdIndex, "addWords"> | undefined,
+): string | undefined {
+  if (plant === undefined) return "expected a plant as the store writes it";
+  const present = index?.addWords(plant.idLow, plant.idHigh, offset);
+  return present === undefined ? undefined : repeatFault(present);
+}
+
+export const TOO_LONG = `expected at most ${RECORD_BYTES_MAX} bytes, got a longer line`;
+export const ADVICE =
+  'restore a backup, or let "plant-store repair" write a log of what can be read';
+
+export function repeatFault(offset: number): string {
+  return `its id is already at byte offset ${offset}`;
+}
+
+/** A `corruption`: the log is not the one that its checkpoint knows. */
+export function changedError(logPath: string, fault: string, known: Checkpoint): PlantStoreError {
+  const why = `${fault}; its checkpoint knows ${known.bytes} bytes`;
+  return new PlantStoreError("corruption", `Cannot open "${logPath}": ${why}; ${ADVICE}`);
+}
+
+/** Whether bytes may be left of an append that never ended: it ends amid a line, or lost pages to a power cut. */
+function isTorn(rest: Buffer): boolean {
+  const firstLine = rest.indexOf(LINE_FEED);
+  // JSON holds no NUL, so lost pages show in the line in which they begin.
+  return firstLine < 0 || rest.subarray(0, firstLine).includes(0);
+}
+
+/**
+ * @param end the offset of the line feed; -1 if there is none.
+ * @param plant has matched the line; `undefined` unless the line is a plant in the form of the store.
+ * @returns whether the next line is wanted.
+ * @internal
+ */
+type LineVisitor = (start: number, end: number, plant: PlantMatcher | undefined) => boolean;
+
+/** Calls the function with each line of a block of whole lines. @internal */
+export function eachLine(block: Buffer, visit: LineVisitor): void {
+  const plant = new PlantMatcher(block);
+  const isText = isUtf8(block); // no character of several bytes contains a line feed
+  for (let start = 0; start < block.length; ) {
+    let end = plant.match(start);
+    const isPlant = end >= 0 && block[end] === LINE_FEED;
+    if (!isPlant) end = block.indexOf(LINE_FEED, start);
+    const isGood = isPlant && (isText || isUtf8(block.subarray(start, end)));
+    if (!visit(start, end, isGood ? plant : undefined)) return;
+    start = end + 1;
+  }
+}
+
+/** Whether a line is the plant with this id in the form of the store. */
+export function isPlantLine(line: Buffer, id: bigint): boolean {
+  const plant = new PlantMatcher(line);
+  return plant.match(0) === line.length && plant.hasId(id) && isUtf8(line);
+}
