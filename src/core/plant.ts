@@ -294,7 +294,7 @@ const NAME_END = wordOf('me":');
 const TAG_START = wordOf(',"ta');
 const TAG_END = wordOf('g":"');
 
-/** By byte, 0 or 1: what stands for itself in a string; what may follow a backslash; what may follow \u. */
+/** 1 for each byte that stands for itself in a string, that may follow a backslash, and that is a hexadecimal digit. */
 const IS_PLAIN = tableOf(/[ !#-[\]-\xff]/);
 const IS_SHORT_ESCAPE = tableOf(/["\\/bfnrt]/);
 const IS_HEX_DIGIT = tableOf(/[0-9a-fA-F]/);

@@ -111,7 +111,7 @@ export class LogFile {
     await this.#file.sync();
   }
 
-  /** Makes the whole file durable, whoever wrote it. @throws the system's error, which is reported once only. */
+  /** Makes the whole file durable, also what other programs wrote. @throws the system's error. */
   sync(): Promise<void> {
     return this.#file.sync();
   }

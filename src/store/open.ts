@@ -118,7 +118,7 @@ export async function keep(logPath: string, bytes: Buffer): Promise<void> {
   }
 }
 
-/** Makes durable what was read, whoever wrote it: the log, its name, and the name of its folder. */
+/** Syncs the log, its name and the name of its folder: another program may have copied them here. */
 async function syncOpenedLog(file: LogFile): Promise<void> {
   try {
     await file.sync();

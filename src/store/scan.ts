@@ -134,7 +134,7 @@ export function changedError(logPath: string, fault: string, known: Checkpoint):
   return new PlantStoreError("corruption", `Cannot open "${logPath}": ${why}; ${ADVICE}`);
 }
 
-/** Whether bytes may be left of an append that never ended: it ends amid a line, or lost pages to a power cut. */
+/** Whether these bytes may be an unfinished append: the first line has no end, or a power cut left zeros in it. */
 function isTorn(rest: Buffer): boolean {
   const firstLine = rest.indexOf(LINE_FEED);
   // JSON holds no NUL, so lost pages show in the line in which they begin.
