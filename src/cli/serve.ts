@@ -3,9 +3,8 @@
  *
  * SIGTERM or SIGINT drains the server, or aborts its start, and the exit status is 0. If the store
  * fails for good, even during a drain, the status is 1, so that a supervisor starts the server again
- * from what is on disk; or 3 if the machine has to be restarted before. The admin listener starts first and is closed last. Root becomes the owner of the
- * data directory once the log is open: the owner must be able to read the certificate, also when it is
- * renewed.
+ * from what is on disk; or 3 if the machine has to be restarted before. The admin listener starts first and is
+ * closed last.
  */
 
 import { AdminServer } from "../admin/server.ts";
