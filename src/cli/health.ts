@@ -8,7 +8,7 @@ import { once } from "node:events";
 import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
 import { text } from "node:stream/consumers";
-import { ERROR_NUMBERS } from "../core/errors.ts";
+import { ERRORS } from "../core/errors.ts";
 import { formatAdminAddress } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import { defineCommand } from "./command.ts";
@@ -43,7 +43,7 @@ export const health = defineCommand({
     const scheme = tlsCert === undefined ? "http" : "https";
     const url = `${scheme}://${formatHostPort(reached, port)}${basePath}`;
     const { error } = await ask(url, "/plants");
-    if (error !== ERROR_NUMBERS.missing_token) throw otherServer(url);
+    if (error !== ERRORS.missing_token) throw otherServer(url);
     await printLines([`${url} responds`]);
   },
 });

@@ -1,76 +1,39 @@
 /**
- * The error class of the store, its codes, and the `error` number of each that a client may be answered.
+ * The error class of the store, its codes, and the `error` number of each code that a client may receive.
  *
- * Programs look at the code, which never changes; the message is for people and may. The message of
- * a request code is shown to the client, so it holds no path, token or stack: what only the operator
+ * Programs compare the code, which never changes; the message is for people and may change. The server sends
+ * the message of a code in `ERRORS` to the client, so it holds no path, token or stack: what only the operator
  * needs is the `cause`. Uses nothing that a browser lacks.
  */
 import { quote } from "./text.ts";
 
-/** Faults of a request, each with an HTTP status and an `error` number. */
-export type RequestErrorCode =
+/**
+ * Why a request fails: each code with its `error` number, HTTP status x 100 + n. A number never changes. None
+ * ends in 00, so a client can tell them from the bodies of proxies.
+ */
+export const ERRORS = {
   /** The bytes on the connection are not an HTTP request that can be trusted. */
-  | "bad_request"
-  /** The body is not JSON by RFC 8259. */
-  | "invalid_json"
-  /** The body is not UTF-8. */
-  | "invalid_utf8"
-  /** The body has `id`, `name` or `tag` more than once. */
-  | "duplicate_member"
-  /** The body is JSON but no NewPlant (docs/api.md). */
-  | "invalid_plant"
-  /** The id belongs to a plant with another name or tag. */
-  | "conflict"
-  /** `limit` or `after` in the query of a list is invalid. */
-  | "invalid_query"
-  /** No plant has the id after which a list is to begin. */
-  | "unknown_cursor"
-  | "missing_token"
-  /** Unknown, expired or revoked; the client cannot distinguish these. */
-  | "invalid_token"
-  /** The token check cannot read which tokens are revoked, so it accepts none. */
-  | "tokens_unreadable"
-  | "insufficient_scope"
-  | "not_found"
-  /** The path names a plant, and no plant has its id. */
-  | "unknown_plant"
-  | "method_not_allowed"
-  | "request_timeout"
-  | "body_too_large"
-  | "unsupported_media_type"
-  | "unsupported_encoding"
-  | "expectation_failed"
-  | "header_too_large"
-  /** A defect of this program, or of the one that embeds it; its log has the reason. */
-  | "internal"
-  /** Too many bytes wait for the disk or for the rest of a body; nothing was stored. */
-  | "overloaded"
-  /**
-   * The disk refused this write, or the stored plant with this id cannot be read: the outcome is unknown
-   * until the request is repeated.
-   */
-  | "write_failed"
-  /** Plants cannot be read now, for a fault of the disk or a lack of memory; the store continues. */
-  | "read_failed"
-  /** The store stopped after a failed sync, or because its log was changed or removed. */
-  | "store_failed"
-  /** The store was closed. */
-  | "closed";
-
-/** The `error` number of an answer: status x 100 + n. It never changes, and none ends in 00. @internal */
-export const ERROR_NUMBERS: Readonly<Record<RequestErrorCode, number>> = {
   bad_request: 40001,
+  /** The body is not UTF-8. */
   invalid_utf8: 40002,
+  /** The body is not JSON by RFC 8259. */
   invalid_json: 40003,
+  /** The body has `id`, `name` or `tag` more than once. */
   duplicate_member: 40004,
+  /** The body is JSON but no NewPlant (docs/api.md). */
   invalid_plant: 40005,
+  /** The id belongs to a plant with another name or tag. */
   conflict: 40006,
+  /** `limit` or `after` in the query of a list is invalid. */
   invalid_query: 40007,
+  /** No plant has the id after which the list begins. */
   unknown_cursor: 40008,
   missing_token: 40101,
+  /** Unknown, expired or revoked; the client cannot tell which. */
   invalid_token: 40102,
   insufficient_scope: 40301,
   not_found: 40401,
+  /** The path names a plant, and no plant has its id. */
   unknown_plant: 40402,
   method_not_allowed: 40501,
   request_timeout: 40801,
@@ -79,21 +42,29 @@ export const ERROR_NUMBERS: Readonly<Record<RequestErrorCode, number>> = {
   unsupported_encoding: 41502,
   expectation_failed: 41701,
   header_too_large: 43101,
+  /** A defect of this program, or of the program that embeds it; its log has the reason. */
   internal: 50001,
+  /** Requests or records hold too much memory; nothing was stored. */
   overloaded: 50301,
+  /**
+   * The disk refused this write, or the stored plant with this id cannot be read. The outcome is unknown until
+   * the request is repeated.
+   */
   write_failed: 50302,
+  /** The store stopped after a failed sync, or because its log was changed or removed. */
   store_failed: 50303,
+  /** The store was closed. */
   closed: 50304,
+  /** The token check cannot read which tokens are revoked, so it accepts none. */
   tokens_unreadable: 50306,
+  /** Plants cannot be read now, because of the disk or a lack of memory; the store continues. */
   read_failed: 50307,
-};
+} as const;
 
-/** The HTTP status that belongs to an `error` number. @internal */
-export function statusOf(error: number): number {
-  return Math.floor(error / 100);
-}
+/** Failures of a request, each with an HTTP status and an `error` number. */
+export type RequestErrorCode = keyof typeof ERRORS;
 
-/** Faults of the data directory and of its commands; they never reach a client. */
+/** Failures of the data directory and of its commands; they never reach a client. */
 export type DataErrorCode =
   /** Another process holds the data directory. */
   | "locked"
@@ -128,16 +99,20 @@ export class PlantStoreError extends Error {
     message: string,
     options: { readonly cause?: unknown; readonly number?: number } = {},
   ) {
-    const numbers: Readonly<Record<string, number>> = ERROR_NUMBERS;
     super(message, options);
     this.name = "PlantStoreError";
     this.code = code;
-    this.number = options.number ?? numbers[code];
+    this.number = options.number ?? (ERRORS as Readonly<Record<string, number>>)[code];
   }
 }
 
+/** The HTTP status that belongs to an `error` number. @internal */
+export function statusOf(error: number): number {
+  return Math.floor(error / 100);
+}
+
 const CODES = new Map(
-  Object.entries(ERROR_NUMBERS).map(([code, number]) => [number, code as RequestErrorCode]),
+  Object.entries(ERRORS).map(([code, number]) => [number, code as RequestErrorCode]),
 );
 
 /**

@@ -14,7 +14,7 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
-import { ERROR_NUMBERS, PlantStoreError, type RequestErrorCode, statusOf } from "../core/errors.ts";
+import { ERRORS, PlantStoreError, type RequestErrorCode, statusOf } from "../core/errors.ts";
 import type { Scope } from "../core/services.ts";
 import { encodeJsonString } from "../core/text.ts";
 import {
@@ -70,7 +70,7 @@ const FAILURE_HEADERS: Partial<Record<RequestErrorCode, Failure["headers"]>> = {
 const NO_HEADERS: Reply["headers"] = Object.freeze({});
 
 export const FAILURES = Object.fromEntries(
-  Object.entries(ERROR_NUMBERS).map(([code, error]) => {
+  Object.entries(ERRORS).map(([code, error]) => {
     const headers = FAILURE_HEADERS[code as RequestErrorCode] ?? NO_HEADERS;
     return [code, { status: statusOf(error), error, headers }];
   }),

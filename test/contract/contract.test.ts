@@ -1,7 +1,7 @@
 /** The contract, row by row, on a log in a folder, on a store in memory, and mounted in another server. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ERROR_NUMBERS } from "../../src/core/errors.ts";
+import { ERRORS } from "../../src/core/errors.ts";
 import { ALL } from "../cases/all.ts";
 import { FAILURES, ORDER_OF_FAILURES } from "../cases/failures.ts";
 import { FAILING_STORE, FILE, MEMORY, MOUNTED } from "./backends.ts";
@@ -12,9 +12,7 @@ runContract(FAILING_STORE, [...FAILURES, ...ORDER_OF_FAILURES]);
 
 test("every error number has a row", () => {
   const rows = [...ALL, ...FAILURES].flatMap(({ gets }) => gets);
-  const slow = [ERROR_NUMBERS.request_timeout]; // in test/http/limits.slow
-  const without = Object.values(ERROR_NUMBERS).filter(
-    (n) => !rows.includes(n) && !slow.includes(n),
-  );
+  const slow: number[] = [ERRORS.request_timeout]; // in test/http/limits.slow
+  const without = Object.values(ERRORS).filter((n) => !rows.includes(n) && !slow.includes(n));
   assert.deepEqual(without, []);
 });

@@ -1,7 +1,7 @@
 /** The OpenAPI document beside the code: its operations, scopes, limits, numbers and schemas. The rows check the responses. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ERROR_NUMBERS, statusOf } from "../../src/core/errors.ts";
+import { ERRORS, statusOf } from "../../src/core/errors.ts";
 import { RESOURCES } from "../../src/http/listener.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/reads.ts";
 import { OPENAPI } from "../../src/index.ts";
@@ -44,8 +44,8 @@ test("what the interface does not have is marked as an addition", () => {
 });
 
 test("the document has every error number, each at its status", () => {
-  const numbers = new Set<number>([ERROR_NUMBERS.method_not_allowed]); // no operation responds with it
-  assert.ok(DOCUMENT.info.description.includes(ERROR_NUMBERS.method_not_allowed));
+  const numbers = new Set<number>([ERRORS.method_not_allowed]); // no operation responds with it
+  assert.ok(DOCUMENT.info.description.includes(ERRORS.method_not_allowed));
   for (const { operation } of OPERATIONS) {
     for (const [status, response] of Object.entries<Loose>(operation.responses)) {
       const examples = response.content?.["application/json"]?.examples ?? {};
@@ -55,7 +55,7 @@ test("the document has every error number, each at its status", () => {
       }
     }
   }
-  assert.deepEqual([...numbers].sort(), Object.values(ERROR_NUMBERS).sort());
+  assert.deepEqual([...numbers].sort(), Object.values(ERRORS).sort());
 });
 
 test("the document has the limits of a page", () => {

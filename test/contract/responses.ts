@@ -1,7 +1,7 @@
 /** What every response of the service has, whatever the request was: test/contract/runner checks it after each row. */
 import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
-import { ERROR_NUMBERS } from "../../src/core/errors.ts";
+import { ERRORS } from "../../src/core/errors.ts";
 import { OPENAPI } from "../../src/index.ts";
 import type { Ask, Case, Send } from "../cases/case.ts";
 import { ROOT } from "../support/package.ts";
@@ -27,7 +27,7 @@ const WITH: Readonly<Record<number, Readonly<Record<string, string | RegExp>>>> 
 /** Paths, and what a stack has. */
 const PRIVATE = [ROOT, tmpdir(), "plants.jsonl", "node:", ".ts:"];
 
-const NUMBERS = new Set(Object.values(ERROR_NUMBERS));
+const NUMBERS = new Set<number>(Object.values(ERRORS));
 
 /** What a row got: the response, its request, and the number that the row expects. */
 export interface Got {
