@@ -10,7 +10,7 @@
 import { constants, fstatSync, openSync } from "node:fs";
 import { styleText } from "node:util";
 import { type RequestMessage, subscribe } from "../core/channels.ts";
-import { cut, encodeJsonString, escapeControls, hideTokens } from "../core/text.ts";
+import { encodeJsonString, escapeControls, hideTokens, truncate } from "../core/text.ts";
 import { type Format as FormatOf, LineWriter } from "./line-writer.ts";
 import { count, LEVELS, type Level, type Notice, printNotice, reportTo } from "./output.ts";
 
@@ -161,7 +161,7 @@ function colourOf(status: number): Colour {
 /** Each may take six bytes of a line. */
 const TEXT_CHARACTERS_MAX = 1024;
 
-/** Cuts last: half of a token in the place of the cut would not be recognised. */
+/** Hides tokens first: half of one at the end would not be recognised. */
 function shorten(text: string): string {
-  return cut(hideTokens(text), TEXT_CHARACTERS_MAX);
+  return truncate(hideTokens(text), TEXT_CHARACTERS_MAX);
 }

@@ -3,11 +3,11 @@ import { BlockList, isIP } from "node:net";
 import { parseAdminAddress } from "../admin/server.ts";
 import {
   type AdminAddress,
-  assertOrigins,
+  checkBasePath,
+  checkOrigins,
   DEFAULT_HOST,
   type DefaultedName,
   NUMBER_OPTIONS,
-  normalizeBasePath,
 } from "../core/options.ts";
 import type { Option } from "./command.ts";
 
@@ -35,7 +35,7 @@ export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
   help: "a path in front of /plants",
   expected: "a path such as /garden",
-  parse: normalizeBasePath,
+  parse: checkBasePath,
 };
 
 export const ADMIN: Option<AdminAddress> = {
@@ -50,11 +50,7 @@ export const CORS_ORIGIN: Option<readonly string[]> = {
   help: "an origin whose pages may use the service, or * for any; may be given several times",
   isRepeatable: true,
   expected: "origins such as https://app.example, or *",
-  parse: (text) => {
-    const origins = text.split(",");
-    assertOrigins(origins);
-    return origins;
-  },
+  parse: (text) => [...checkOrigins(text.split(","))],
 };
 
 export const TRUSTED_PROXY: Option<BlockList> = {

@@ -1,14 +1,13 @@
 /**
- * The options that are numbers, with their defaults and bounds, guards for all options, and how long a
- * record may be.
+ * The options that are numbers, with their defaults and bounds; guards for options; the limit of a record.
  *
- * The library and the command line take their figures from this table; a test holds docs/ to it. A
- * wrong option is a mistake of the calling program, so it is refused before anything is opened.
+ * The library and the command line take their figures from this table. A wrong option is a mistake of the
+ * calling program, so it is refused before anything is opened.
  */
 import { formatHostPort } from "./text.ts";
 
 export interface NumberOption {
-  /** Absent if it depends on the process: on its memory (src/memory.ts), or on its limit of open files. */
+  /** Absent if it depends on the memory of the process, or on its limit of open files. */
   readonly default?: number;
   /** The least allowed value. */
   readonly min: number;
@@ -19,33 +18,24 @@ export interface NumberOption {
 const KIB = 1024;
 const MIB = 1024 * KIB;
 const GIB = 1024 * MIB;
-
-function bytes(byDefault: number, max = GIB): Required<NumberOption> {
-  return { default: byDefault, min: 1, max };
-}
-
 /** Node's longest timer; a longer one fires at once. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
-
-function milliseconds(byDefault: number, min = 1): Required<NumberOption> {
-  return { default: byDefault, min, max: TIMER_MS_MAX };
-}
 
 /** By their names in the library. On the command line `bodyBytesMax` is `--body-bytes-max`. */
 export const NUMBER_OPTIONS = {
   port: { default: 8080, min: 0, max: 65_535 },
-  bodyBytesMax: bytes(MIB, 4 * MIB),
-  headerBytesMax: bytes(16 * KIB),
-  headerTimeoutMs: milliseconds(10_000),
-  requestTimeoutMs: milliseconds(30_000),
-  keepAliveTimeoutMs: milliseconds(75_000),
+  bodyBytesMax: { default: MIB, min: 1, max: 4 * MIB },
+  headerBytesMax: { default: 16 * KIB, min: 1, max: GIB },
+  headerTimeoutMs: { default: 10_000, min: 1, max: TIMER_MS_MAX },
+  requestTimeoutMs: { default: 30_000, min: 1, max: TIMER_MS_MAX },
+  keepAliveTimeoutMs: { default: 75_000, min: 1, max: TIMER_MS_MAX },
   // Not 0: some versions of Node take it for no bound, others for no connection.
   connectionsMax: { min: 1, max: 1_000_000 },
   pendingBytesMax: { min: 1, max: GIB },
   pendingRequestsMax: { min: 1, max: 1_000_000 },
   queueBytesMax: { min: 1, max: GIB },
-  drainTimeoutMs: milliseconds(10_000, 0),
-  databaseDeadlineMs: milliseconds(10_000, 100),
+  drainTimeoutMs: { default: 10_000, min: 0, max: TIMER_MS_MAX },
+  databaseDeadlineMs: { default: 10_000, min: 100, max: TIMER_MS_MAX },
   databaseConnections: { default: 4, min: 1, max: 64 },
   keep: { default: 14, min: 1, max: 10_000 },
 } as const satisfies Record<string, NumberOption>;
@@ -53,10 +43,14 @@ export const NUMBER_OPTIONS = {
 export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 
 /** @internal */
-export type DefaultedName = Exclude<
-  NumberOptionName,
-  "connectionsMax" | "pendingBytesMax" | "pendingRequestsMax" | "queueBytesMax"
->;
+export type DefaultedName = {
+  [Name in NumberOptionName]: (typeof NUMBER_OPTIONS)[Name] extends Required<NumberOption>
+    ? Name
+    : never;
+}[NumberOptionName];
+
+/** The address to listen on by default: only this machine reaches it. @internal */
+export const DEFAULT_HOST = "127.0.0.1";
 
 /**
  * The longest line of a log, with its line feed: that of the longest body. A database refuses longer plants,
@@ -64,32 +58,30 @@ export type DefaultedName = Exclude<
  *
  * @internal
  */
-export const RECORD_BYTES_MAX = 4 * MIB + 64;
-
-/** The address to listen on by default: only this machine reaches it. @internal */
-export const DEFAULT_HOST = "127.0.0.1";
+export const RECORD_BYTES_MAX = NUMBER_OPTIONS.bodyBytesMax.max + 64;
 
 /** @internal */
 export type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
 
-/**
- * The value of an option, or its default.
- *
- * @throws RangeError unless it is whole and within its bounds.
- * @internal
- */
-export function readNumber(options: Numbers, name: DefaultedName): number {
-  const value = options[name];
-  if (value === undefined) return NUMBER_OPTIONS[name].default;
-  assertNumber(name, value);
-  return value;
+/** @throws RangeError unless each number that is given is whole and within its bounds. @internal */
+export function assertNumbers(options: Numbers): void {
+  for (const name of Object.keys(NUMBER_OPTIONS) as NumberOptionName[]) {
+    const value = options[name];
+    const { min, max } = NUMBER_OPTIONS[name];
+    if (value === undefined || (Number.isInteger(value) && value >= min && value <= max)) continue;
+    throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
+  }
 }
 
-/** @throws RangeError like `readNumber`. @internal */
+/** The value of an option, or its default. @throws RangeError as `assertNumbers`. @internal */
+export function readNumber(options: Numbers, name: DefaultedName): number {
+  assertNumbers({ [name]: options[name] });
+  return options[name] ?? NUMBER_OPTIONS[name].default;
+}
+
+/** @throws RangeError as `assertNumbers`. @internal */
 export function assertNumber(name: NumberOptionName, value: number): void {
-  const { min, max } = NUMBER_OPTIONS[name];
-  if (Number.isInteger(value) && value >= min && value <= max) return;
-  throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
+  assertNumbers({ [name]: value });
 }
 
 /** The address of the admin listener. */
@@ -103,21 +95,16 @@ export function formatAdminAddress({ host, port }: AdminAddress): string {
   return `http://${formatHostPort(host, port)}`;
 }
 
-/** `sun_path` of unix(7) holds 108 bytes, the last one a NUL. @internal */
-export const SOCKET_PATH_BYTES_MAX = 107;
-
 /**
- * A base path as the listener takes it: empty, or with a slash in front and none at its end.
+ * A base path as the listener takes it: empty, or with a slash at its start and none at its end.
  *
  * @throws RangeError unless it is a path (RFC 3986 section 3.3).
  * @internal
  */
-export function normalizeBasePath(basePath: string): string {
+export function checkBasePath(basePath: string): string {
   const path = basePath.replace(/\/$/, "");
-  if (path !== "" && !/^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) {
-    throw new RangeError(`basePath: expected a path like /garden, got "${basePath}"`);
-  }
-  return path;
+  if (path === "" || /^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) return path;
+  throw new RangeError(`basePath: expected a path such as /garden, got "${basePath}"`);
 }
 
 /** Every origin. @internal */
@@ -127,13 +114,14 @@ export const ANY_ORIGIN = "*";
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
 
 /** @throws RangeError unless a browser could send each of them. @internal */
-export function assertOrigins(origins: readonly string[]): void {
+export function checkOrigins(origins: readonly string[]): ReadonlySet<string> {
   for (const origin of origins) {
     if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
     throw new RangeError(
       `corsOrigins: expected an origin such as https://app.example, or *, got "${origin}"`,
     );
   }
+  return new Set(origins);
 }
 
 function isOrigin(text: string): boolean {

@@ -21,7 +21,7 @@ import {
   scanJson,
 } from "./json.ts";
 import { RECORD_BYTES_MAX } from "./options.ts";
-import { cut, quote } from "./text.ts";
+import { quote, truncate } from "./text.ts";
 
 export type { NewPlant, Plant } from "./json.ts";
 /** @internal */
@@ -116,7 +116,7 @@ const CONTAINERS: Readonly<Record<string, string>> = { "{": "an object", "[": "a
 
 function describeValue(literal: string): string {
   if (literal.startsWith('"')) return `the string ${quote(JSON.parse(literal))}`;
-  return CONTAINERS[literal.charAt(0)] ?? cut(literal);
+  return CONTAINERS[literal.charAt(0)] ?? truncate(literal);
 }
 
 /**

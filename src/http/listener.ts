@@ -11,7 +11,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from "node:http
 import { requests } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/json.ts";
-import { ANY_ORIGIN, assertOrigins, normalizeBasePath } from "../core/options.ts";
+import { ANY_ORIGIN, checkBasePath, checkOrigins } from "../core/options.ts";
 import type {
   PlantService,
   Scope,
@@ -104,9 +104,9 @@ export class Listener {
     const { plants, tokens, basePath = "", corsOrigins = [] } = options;
     this.lingering = lingering;
     this.#authenticator = new Authenticator(tokens);
-    assertOrigins(corsOrigins);
+    checkOrigins(corsOrigins);
     this.#cors = corsOrigins.length === 0 ? undefined : new Cors(corsOrigins);
-    this.#basePath = normalizeBasePath(basePath);
+    this.#basePath = checkBasePath(basePath);
     this.#trusted = options.trustedProxies;
     probe();
     this.#creates = new Creates(plants, this.#authenticator, options);

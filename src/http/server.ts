@@ -18,10 +18,10 @@ import { getHeapStatistics } from "node:v8";
 import { publishWarning } from "../core/channels.ts";
 import {
   assertNumber,
+  checkBasePath,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
   type Numbers,
-  normalizeBasePath,
   readNumber,
 } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
@@ -66,7 +66,7 @@ export class PlantServer {
     this.#server = server;
     this.#connections = connections;
     const scheme = options.tls === undefined ? "http" : "https";
-    this.url = `${scheme}://${addressOf(server)}${normalizeBasePath(options.basePath ?? "")}`;
+    this.url = `${scheme}://${addressOf(server)}${checkBasePath(options.basePath ?? "")}`;
   }
 
   /**

@@ -18,7 +18,6 @@ import os from "node:os";
 import path from "node:path";
 import { clock, sleep } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
 import { ioError, systemCode, withIoError } from "./disk.ts";
 
 /** What a holder answers: one line of JSON; `command`: what it does, such as `serve`; `since`: ISO 8601. */
@@ -59,6 +58,8 @@ export interface Locks {
 }
 
 const ANSWER_TIMEOUT_MS = 1000;
+/** `sun_path` of unix(7) holds 108 bytes, the last one a NUL. */
+const SOCKET_PATH_BYTES_MAX = 107;
 const RETRY_MS = 10;
 
 async function acquire(directory: string, options: LockOptions): Promise<HeldLock> {

@@ -8,7 +8,7 @@
 import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
-import { assertNumber, readNumber } from "../core/options.ts";
+import { assertNumbers, NUMBER_OPTIONS } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, unknownCursor, validateNewPlant } from "../core/plant.ts";
 import type {
   CreateOutcome,
@@ -72,10 +72,13 @@ export class PostgresPlants implements PlantService {
    */
   static async open(options: PostgresPlantsOptions): Promise<PostgresPlants> {
     makeClient(options.pg); // throws if the driver is not the one that is needed
-    const connections = readNumber(options, "databaseConnections");
-    const { queueBytesMax = defaultBudget() } = options;
-    assertNumber("queueBytesMax", queueBytesMax);
-    const database = await Database.open(options, readNumber(options, "databaseDeadlineMs"));
+    assertNumbers(options);
+    const {
+      databaseDeadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default,
+      databaseConnections: connections = NUMBER_OPTIONS.databaseConnections.default,
+      queueBytesMax = defaultBudget(),
+    } = options;
+    const database = await Database.open(options, databaseDeadlineMs);
     return new PostgresPlants(database, { connections, queueBytesMax });
   }
 

@@ -11,7 +11,7 @@
 import path from "node:path";
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
-import { readNumber } from "../core/options.ts";
+import { assertNumbers, NUMBER_OPTIONS } from "../core/options.ts";
 import { checkpointPath, writeCheckpoint } from "../log/checkpoint.ts";
 import { describeSystemError, disk, withIoError } from "../log/disk.ts";
 import { LogFile, replaceFile } from "../log/file.ts";
@@ -146,9 +146,9 @@ const BACKUP_NAME = /^plants-\d{8}T\d{6}Z$/;
 export async function backupInto(
   directory: string,
   folder: string,
-  { keep }: BackupIntoOptions = {},
+  { keep = NUMBER_OPTIONS.keep.default }: BackupIntoOptions = {},
 ): Promise<BackupIntoReport> {
-  const keepMax = readNumber({ keep }, "keep");
+  assertNumbers({ keep });
   const name = `plants-${new Date(clock.wallMs()).toISOString().replace(/[-:]|\.\d+/g, "")}`;
   const report = await backup(directory, path.join(folder, name));
   const isBackup = (entry: string) =>
@@ -156,7 +156,7 @@ export async function backupInto(
   const older = await withIoError(`Cannot remove old backups from "${folder}"`, async () =>
     disk.list(folder).filter((entry) => entry !== name && isBackup(entry)),
   );
-  const tooMany = older.sort().slice(0, Math.max(0, older.length + 1 - keepMax));
+  const tooMany = older.sort().slice(0, Math.max(0, older.length + 1 - keep));
   return { ...report, name, removed: tooMany.filter((entry) => removes(path.join(folder, entry))) };
 }
 

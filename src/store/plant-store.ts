@@ -11,7 +11,7 @@ import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { assertInt64 } from "../core/json.ts";
-import { assertNumber } from "../core/options.ts";
+import { assertNumbers } from "../core/options.ts";
 import {
   conflict,
   encodeNewPlant,
@@ -90,7 +90,7 @@ export class PlantStore implements PlantService {
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
     const { command = "library", onProgress, queueBytesMax } = options;
-    if (queueBytesMax !== undefined) assertNumber("queueBytesMax", queueBytesMax);
+    assertNumbers({ queueBytesMax });
     let store: PlantStore | undefined;
     const durableBytes = () => store?.status().logBytes;
     const log = await openLog(directory, command, durableBytes, onProgress);

@@ -50,11 +50,11 @@ a plant whose line is too long is stored: store/plant-store
 +   if (bytes <= 2 * RECORD_BYTES_MAX) return plant;
 core/text.ts
 a backslash in a name is written as it is: core/text
--  || code === QUOTE || code === BACKSLASH) return false;
-+  || code === QUOTE) return false;
+- const PLAIN = /^[ !#-[\\]-
++ const PLAIN = /^[ !#-
 a control character reaches the terminal: core/text
-- return PRINTABLE.test(text) ? text : text.replace(UNSHOWN, escapeCharacter);
-+ return text;
+- if (PRINTABLE.test(text)) return text;
++ if (text.length >= 0) return text;
 a token is shown in a log: core/text
 -   return text.replace(/pst_[\\w-]+/g, "pst_...");
 +   return text;
@@ -289,8 +289,8 @@ an old backup loses its log last: store/backup
 -     for (const name of COPIED) disk.unlink(path.join(backupFolder, name));
 +     for (const name of [...COPIED].reverse()) disk.unlink(path.join(backupFolder, name));
 one backup too many is removed: store/backup
-- Math.max(0, older.length + 1 - keepMax)
-+ Math.max(0, older.length + 2 - keepMax)
+- Math.max(0, older.length + 1 - keep)
++ Math.max(0, older.length + 2 - keep)
 the name of a restored folder is not durable: store/backup
 -   await syncFolderAndName(folder);
 store/open.ts

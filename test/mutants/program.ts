@@ -44,8 +44,8 @@ a control character of a plant reaches the terminal: cli/main
 + lines.map((line) => \`\${line}\\n\`)
 cli/log.ts
 a token that a client sends in its path is logged: cli/log-format
--   return cut(hideTokens(text), TEXT_CHARACTERS_MAX);
-+   return cut(text, TEXT_CHARACTERS_MAX);
+-   return truncate(hideTokens(text), TEXT_CHARACTERS_MAX);
++   return truncate(text, TEXT_CHARACTERS_MAX);
 a control character of a client reaches the log: cli/log-format
 -   return escapeControls(short) === short ? literal : escapeControls(literal);
 +   return literal;
