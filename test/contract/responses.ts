@@ -110,15 +110,22 @@ export function assertHeaders(
   }
 }
 
+interface Response {
+  readonly headers?: object;
+  readonly $ref?: string;
+}
+
 interface Described {
-  readonly responses: Readonly<Record<string, { readonly headers?: object } | undefined>>;
+  readonly responses: Readonly<Record<string, Response | undefined>>;
 }
 
 const PATHS = OPENAPI.paths as Record<string, Record<string, Described>>;
+const { responses: SHARED } = OPENAPI.components as { responses: Record<string, Response> };
 
 /** A status has a response of its own, or one for its class: `4XX`. */
 function assertDescribed({ responses }: Described, status: number, names: readonly string[]): void {
-  const found = responses[status] ?? responses[`${Math.floor(status / 100)}XX`];
+  const given = responses[status] ?? responses[`${Math.floor(status / 100)}XX`];
+  const found = SHARED[given?.$ref?.replace("#/components/responses/", "") ?? ""] ?? given;
   assert.ok(found !== undefined, `${status} is in the OpenAPI document`);
   const described = Object.keys(found.headers ?? {}).map((name) => name.toLowerCase());
   for (const name of names) assert.ok(described.includes(name), `${name} is in the document`);
