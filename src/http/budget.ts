@@ -1,0 +1,50 @@
+/**
+ * The memory that requests hold together, shared fairly among clients.
+ *
+ * A client is the name of a token. Invariant: no client locks another one out. A client gets more only if it
+ * then holds no more than what stays free. So one client alone gets half of the budget, two that want
+ * everything get a third each, and a new client always finds room.
+ */
+import { PlantStoreError } from "../core/errors.ts";
+import { totalMemory } from "../memory.ts";
+
+const MIB = 1024 * 1024;
+
+export class Budget {
+  /** The most that one request can hold. */
+  readonly half: number;
+  readonly #max: number;
+  #held = 0;
+  readonly #shares = new Map<string, number>();
+
+  constructor(max = defaultMax()) {
+    this.#max = max;
+    this.half = Math.floor(max / 2);
+  }
+
+  /** @throws PlantStoreError `overloaded` if there is no room; then nothing was taken. */
+  take(client: string, bytes: number): void {
+    const share = (this.#shares.get(client) ?? 0) + bytes;
+    if (share > this.#max - this.#held - bytes) throw overloaded();
+    this.#held += bytes;
+    this.#shares.set(client, share);
+  }
+
+  giveBack(client: string, bytes: number): void {
+    this.#held -= bytes;
+    const share = (this.#shares.get(client) ?? 0) - bytes;
+    if (share > 0) this.#shares.set(client, share);
+    else this.#shares.delete(client);
+  }
+}
+
+export function overloaded(): PlantStoreError {
+  const message = "the server has too many requests in flight; send this one again later";
+  return new PlantStoreError("overloaded", message);
+}
+
+/** A quarter of the memory that the process does not use yet, from 16 to 256 MiB. */
+function defaultMax(): number {
+  const left = totalMemory() - process.memoryUsage.rss();
+  return Math.floor(Math.min(Math.max(left / 4, 16 * MIB), 256 * MIB));
+}

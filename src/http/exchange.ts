@@ -1,0 +1,306 @@
+/**
+ * One request and its response: what it holds in memory, how it is responded, and what is published about it.
+ *
+ * Invariants. Every failure has the body `{"error": int32, "message": string}` and nothing else, and a failure
+ * without a code of its own is `internal`, so no path or stack gets out. A request is responded once. What it
+ * holds is given back in one place, when its response or its connection closes.
+ *
+ * Node discards a short body that nobody reads. A response that closes the connection, or comes before a longer
+ * body, goes to the socket itself: Node's close would reset a client that still sends, and the reset can
+ * overtake the response (RFC 9112 section 9.6).
+ */
+import { randomBytes } from "node:crypto";
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
+import { Socket } from "node:net";
+import { publishWarning, type RequestMessage, requests } from "../core/channels.ts";
+import { ERRORS, PlantStoreError, type RequestErrorCode, statusOf } from "../core/errors.ts";
+import type { VerifiedToken } from "../core/services.ts";
+import type { Budget } from "./budget.ts";
+import { ignoreFollowing } from "./node-internals.ts";
+
+export interface Reply {
+  readonly status: number;
+  /** JSON, or nothing. */
+  readonly body: string | Uint8Array;
+  /** Further headers, names and values in turn. */
+  readonly headers?: readonly string[];
+  /** The number in an Error body. */
+  readonly error?: number;
+}
+
+/** A failure whose response has headers that depend on the request. */
+export class ReplyError extends PlantStoreError {
+  readonly headers: readonly string[];
+
+  constructor(code: PlantStoreError["code"], message: string, headers: readonly string[]) {
+    super(code, message);
+    this.headers = headers;
+  }
+}
+
+/** The response to a failure. */
+export function errorReply(cause: unknown): Reply {
+  const isKnown = cause instanceof PlantStoreError && Object.hasOwn(ERRORS, cause.code);
+  const { code, message } = isKnown ? cause : INTERNAL;
+  const error = ERRORS[code as RequestErrorCode];
+  const headers = cause instanceof ReplyError ? cause.headers : (HEADERS[code] ?? []);
+  return { status: statusOf(error), body: JSON.stringify({ error, message }), headers, error };
+}
+
+const INTERNAL = {
+  code: "internal",
+  message: "internal server error; the reason is in the server's log",
+} as const;
+
+const RETRY = ["Retry-After", "1"];
+
+/** Headers of failures. 503 and time is all that is needed: RFC 9110 section 10.2.3. */
+const HEADERS: Readonly<Record<string, readonly string[]>> = {
+  missing_token: ["WWW-Authenticate", 'Bearer realm="plant-store"'],
+  invalid_token: ["WWW-Authenticate", 'Bearer realm="plant-store", error="invalid_token"'],
+  unsupported_media_type: ["Accept", "application/json"],
+  unsupported_encoding: ["Accept-Encoding", "identity"],
+  overloaded: RETRY,
+  write_failed: RETRY,
+  store_failed: RETRY,
+  closed: RETRY,
+  tokens_unreadable: RETRY,
+  read_failed: RETRY,
+};
+
+/** Text that means nothing to a header, a line of a log, a shell or a page. */
+const SAFE_ID = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
+/** A random part for each process and a counter, so that ids are unique among restarts and replicas. */
+const OUR_ID = `${randomBytes(6).toString("hex")}-`;
+let made = 0;
+
+/** The client's own `X-Request-Id` if it is safe to repeat, else one of ours. */
+export function requestIdOf({ headers }: IncomingMessage): string {
+  const sent = headers["x-request-id"];
+  return typeof sent === "string" && SAFE_ID.test(sent) ? sent : OUR_ID + ++made;
+}
+
+/** The headers of every response, names and values in turn; without a body, fewer. */
+export function headersFor(body: Reply["body"], requestId: string): string[] {
+  const always = ["Cache-Control", "no-store", "X-Request-Id", requestId];
+  if (body.length === 0) return always;
+  const length = `${Buffer.byteLength(body)}`;
+  const json = ["Content-Type", "application/json", "Content-Length", length];
+  return [...json, ...always, ...NO_SNIFFING];
+}
+
+const NO_SNIFFING = ["X-Content-Type-Options", "nosniff"];
+
+/** The path of a request target, which may be a path or a URL (RFC 9112 section 3.2). */
+export function pathOf(target: string): string {
+  const path = target.startsWith("/") ? target : target.replace(/^https?:\/\/[^/?#]*/i, "");
+  const query = path.indexOf("?");
+  return query < 0 ? path : path.slice(0, query);
+}
+
+/** A longer rest of a body is not read to keep a connection open. */
+const REST_BYTES_MAX = 64 * 1024;
+
+export class Exchange {
+  readonly req: IncomingMessage;
+  readonly res: ServerResponse;
+  readonly requestId: string;
+  /** Whose request it is, once its token is accepted. */
+  caller: VerifiedToken | undefined;
+  operation: RequestMessage["operation"];
+  bodyBytes = 0;
+  /** The address that is published. */
+  client: string | undefined;
+  /** No request that follows on the connection is carried out, and the connection closes after the response. */
+  isLast = false;
+  readonly #budget: Budget;
+  readonly #onEnd: ((exchange: Exchange) => void) | undefined;
+  /** The exchange on the same connection that is responded before this one, while it is not. */
+  #previous: Exchange | undefined;
+  #startedAt: number | undefined;
+  #held = 0;
+  #isResponded = false;
+  #isPublished = false;
+  #isEnded = false;
+
+  /** @param onEnd is called once the system has the response, or the client has left. */
+  constructor(
+    req: IncomingMessage,
+    res: ServerResponse,
+    budget: Budget,
+    previous?: Exchange,
+    onEnd?: (exchange: Exchange) => void,
+  ) {
+    this.req = req;
+    this.res = res;
+    this.#budget = budget;
+    this.#previous = previous;
+    this.#onEnd = onEnd;
+    this.requestId = requestIdOf(req);
+    if (requests.hasSubscribers) this.#startedAt = performance.now();
+    res.on("close", this.#end);
+    // A response that waits for earlier ones emits no "close" with its connection.
+    if (res.socket === null) req.socket.setMaxListeners(0).on("close", this.#end);
+  }
+
+  /** Whether a response was sent, perhaps by other code. */
+  get isResponded(): boolean {
+    return this.#isResponded || this.res.headersSent;
+  }
+
+  /** Whether the system has the response, or the client has left. */
+  get isOver(): boolean {
+    return this.#isEnded || this.req.socket.destroyed;
+  }
+
+  /**
+   * Holds so many bytes more, until the system has the response or the client has left. Of one request more than
+   * half of the budget counts as half.
+   *
+   * @throws PlantStoreError `overloaded`.
+   */
+  hold(bytes: number): void {
+    if (this.#isEnded) return;
+    const more = Math.min(bytes, this.#budget.half - this.#held);
+    this.#budget.take(this.caller?.name ?? "", more);
+    this.#held += more;
+  }
+
+  /** Has the connection close after the response, and carries out no request that follows. */
+  closeAfter(): void {
+    this.isLast = true;
+    if (!this.res.headersSent) this.res.setHeader("Connection", "close");
+    ignoreFollowing(this.req);
+  }
+
+  /**
+   * Sends the head of a response without a length; the caller sends its body, and calls `publish`.
+   *
+   * @returns false if a response was sent before.
+   */
+  startStream(contentType: string): boolean {
+    if (this.isResponded) return false;
+    const headers = headersFor("", this.requestId);
+    this.res.writeHead(200, ["Content-Type", contentType, ...headers, ...NO_SNIFFING]);
+    return true;
+  }
+
+  /** Sends the response, unless one was sent before. */
+  respond(reply: Reply): void {
+    if (this.isResponded) return;
+    this.#isResponded = true;
+    const { req } = this;
+    if (this.isLast || (req.complete === false && hasLongRest(req))) this.#respondLast(reply);
+    else this.#send(reply);
+    this.publish(reply.status, reply.error);
+  }
+
+  /** Responds with a failure, and warns if it has no code of its own. */
+  fail(cause: unknown): void {
+    if (this.isResponded) return;
+    const reply = errorReply(cause);
+    this.respond(reply);
+    if (reply.status === 500) publishWarning("Cannot answer a request", cause, this.requestId);
+  }
+
+  /** Publishes once what became of the request. */
+  publish(status: number, error?: number, isCut = false): void {
+    if (this.#isPublished || !requests.hasSubscribers) return;
+    this.#isPublished = true;
+    const { method, url = "" } = this.req;
+    requests.publish({
+      method: method ?? undefined, // Node has null for what never became a request
+      path: method ? pathOf(url) : undefined,
+      client: this.client,
+      status,
+      error,
+      durationMs: this.#startedAt && performance.now() - this.#startedAt,
+      bodyBytes: this.bodyBytes,
+      requestId: this.requestId,
+      token: this.caller?.name,
+      operation: this.operation,
+      cut: isCut,
+    } satisfies RequestMessage);
+  }
+
+  /** Calls `then` once this response, and so every earlier one, has left; at once if it has, or never will. */
+  whenSent(then: () => void): void {
+    if (this.#isEnded || this.res.writableFinished) then();
+    else this.res.once("finish", then);
+  }
+
+  #send({ status, body, headers = [] }: Reply): void {
+    const { res } = this;
+    res.writeHead(status, [...headersFor(body, this.requestId), ...headers]);
+    // As Latin-1, ASCII leaves in one write with the head.
+    const isAscii = typeof body === "string" && Buffer.byteLength(body) === body.length;
+    res.end(body, isAscii ? "latin1" : "utf8");
+  }
+
+  #respondLast(reply: Reply): void {
+    const { req, res } = this;
+    const { socket } = req;
+    this.closeAfter();
+    // Without the connections of our own server the earlier responses are not known.
+    const isFirst = res.socket !== null || this.#previous !== undefined;
+    if (!isFirst || !(socket instanceof Socket)) {
+      this.#send(reply);
+      return;
+    }
+    req.resume();
+    const text = encodeReply(this, reply);
+    if (this.#previous === undefined) closeWith(socket, text);
+    else this.#previous.whenSent(() => closeWith(socket, text));
+  }
+
+  readonly #end = (): void => {
+    this.req.socket.off("close", this.#end);
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#previous = undefined; // or each exchange would keep all earlier ones
+    this.#budget.giveBack(this.caller?.name ?? "", this.#held);
+    this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
+    this.#onEnd?.(this);
+  };
+}
+
+/** Whether the client may still send so much that the connection is better closed. */
+function hasLongRest({ headers }: IncomingMessage): boolean {
+  const { "content-length": length = "0", "transfer-encoding": coding, expect } = headers;
+  // A client that waits for 100 Continue may or may not send its body after a refusal.
+  return (
+    coding !== undefined ||
+    Number(length) > REST_BYTES_MAX ||
+    (expect !== undefined && length !== "0")
+  );
+}
+
+/** A whole response as text. */
+function encodeReply(
+  { req, res, requestId }: Exchange,
+  { status, body, headers = [] }: Reply,
+): string {
+  const all = [
+    ...headersFor(body, requestId),
+    ...headers,
+    ...Object.entries(res.getHeaders()).flat(),
+  ];
+  all.push("Date", new Date().toUTCString());
+  const lines = all.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`));
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n`;
+  return req.method === "HEAD" ? head : `${head}${body}`;
+}
+
+/** How long what a client still sends is discarded after a last response. */
+const LINGER_MS = 2000;
+
+/** Sends a last text, discards what the client still sends, and closes. */
+export function closeWith(socket: Socket, text: string): void {
+  if (socket.destroyed) return;
+  socket.end(text);
+  // The parser gets nothing more: a body in small chunks would cost more than a request.
+  socket.removeAllListeners("data");
+  socket.on("data", () => {}).resume();
+  const closing = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.once("close", () => clearTimeout(closing));
+}
