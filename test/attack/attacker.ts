@@ -18,7 +18,7 @@ const STATUS = Buffer.from("HTTP/1.1 ");
 
 const attack = ATTACKS.find(({ name }) => name === process.argv[2]);
 if (attack === undefined) throw new Error(`expected the name of an attack, got ${process.argv[2]}`);
-const { by, connections, paceMs, ahead = 1, answers, send, changesKeys = false } = attack;
+const { by, connections, paceMs, ahead = 1, responses, send, changesKeys = false } = attack;
 
 const done = { opened: 0, closed: 0, readBytes: 0, statuses: {} as Record<string, number> };
 let count = 0;
@@ -37,9 +37,9 @@ function open(target: Target): net.Socket {
     if (changesKeys) changeKeys(socket);
     else sendMore(socket, target, ahead);
   });
-  if (answers === "read" && !changesKeys) readAll(socket, target);
-  if (answers === "read slowly") readSlowly(socket);
-  if (answers === "discarded") socket.resume();
+  if (responses === "read" && !changesKeys) readAll(socket, target);
+  if (responses === "read slowly") readSlowly(socket);
+  if (responses === "discarded") socket.resume();
   return socket;
 }
 
@@ -47,7 +47,7 @@ function sendMore(socket: net.Socket, target: Target, requests: number): void {
   socket.write(Buffer.concat(Array.from({ length: requests }, () => send(target, count++))));
 }
 
-/** Each answer is followed by another request. */
+/** Each response is followed by another request. */
 function readAll(socket: net.Socket, target: Target): void {
   let rest: Buffer = Buffer.alloc(0);
   socket.on("data", (chunk: Buffer) => {

@@ -19,13 +19,15 @@ export interface Attack {
   readonly connections: number;
   /** The bytes of the request with this number. */
   send(target: Target, count: number): Buffer;
-  /** How many requests a connection sends before it has an answer; default: 1. */
+  /** How many requests a connection sends before it has a response; default: 1. */
   readonly ahead?: number;
   /** The time between two connections that are opened; default: none. */
   readonly paceMs?: number;
-  /** What happens to the answers; each one that is "read" is followed by another request. */
-  readonly answers: "read" | "read slowly" | "discarded" | "never read";
-  /** Whether it is over TLS, and changes the keys again and again instead of sending. */
+  /** What happens to the responses; each one that is "read" is followed by another request. */
+  readonly responses: "read" | "read slowly" | "discarded" | "never read";
+  /** Whether the server speaks TLS. */
+  readonly overTls?: boolean;
+  /** Whether it makes a handshake, then changes the keys again and again instead of sending. */
   readonly changesKeys?: boolean;
 }
 
@@ -110,7 +112,7 @@ const READS: readonly Attack[] = [
         ),
       ),
     ),
-    answers: "read",
+    responses: "read",
   },
   {
     name: "HEAD of pages of 1,000 plants",
@@ -118,37 +120,41 @@ const READS: readonly Attack[] = [
     connections: 12,
     ahead: 10,
     send: same(({ reader }) => read(reader, "/plants?limit=1000", {}, "HEAD")),
-    answers: "read",
+    responses: "read",
   },
   {
     name: "140 streams that are read slowly",
     by: "a read token",
     connections: 140,
     send: same(({ reader }) => read(reader, "/plants", NDJSON)),
-    answers: "read slowly",
+    responses: "read slowly",
   },
   {
-    name: "GET of 1 MiB, answers never read",
+    name: "GET of 1 MiB, responses never read",
     by: "a read token",
     connections: 300,
     ahead: 10,
     send: same(({ reader }) => read(reader, "/plants/-5")),
-    answers: "never read",
+    responses: "never read",
   },
   {
     name: "reads with a body in chunks of one byte",
     by: "a read token",
     connections: 80,
     send: same(({ reader }) => inBytes(reader, "GET", NDJSON)),
-    answers: "discarded",
+    responses: "discarded",
   },
   {
-    name: "pipelined pages, 600 ahead",
+    name: "pipelined reads and lists, 600 ahead",
     by: "a read token",
     connections: 8,
     ahead: 600,
-    send: same(({ reader }) => read(reader, "/plants")),
-    answers: "read",
+    send: inTurn(
+      same(({ reader }) => read(reader, "/plants/7")),
+      same(({ reader }) => read(reader, "/plants")),
+      same(({ reader }) => read(reader, `/plants?limit=${reader}`)),
+    ),
+    responses: "read",
   },
   {
     name: "CONNECT after pipelined requests",
@@ -160,18 +166,18 @@ const READS: readonly Attack[] = [
         read(reader, "a:1", {}, "CONNECT"),
       ]),
     ),
-    answers: "discarded",
+    responses: "discarded",
   },
 ];
 
 const WRITES: readonly Attack[] = [
   {
-    name: "creates of 1 MiB, answers never read",
+    name: "creates of 1 MiB, responses never read",
     by: "a write token",
     connections: 1000,
     paceMs: 5,
     send: ({ writer }, count) => create(writer, `{"id":${FIRST_ID + count}${longTail}`),
-    answers: "never read",
+    responses: "never read",
   },
   {
     name: "half-sent bodies",
@@ -183,21 +189,24 @@ const WRITES: readonly Attack[] = [
       const headBytes = request.indexOf("\r\n\r\n") + 4;
       return request.subarray(0, headBytes + (HALF_SENT[count % HALF_SENT.length] ?? 0));
     },
-    answers: "read",
+    responses: "read",
   },
   {
-    name: "bodies in chunks of one byte",
+    name: "bodies in chunks of one byte, with a token and without",
     by: "a write token",
     connections: 64,
-    send: same(({ writer }) => inBytes(writer, "POST")),
-    answers: "read",
+    send: inTurn(
+      same(({ writer }) => inBytes(writer, "POST")),
+      same(() => inBytes("none", "POST")),
+    ),
+    responses: "read",
   },
   {
     name: "bodies of 1 MiB of brackets and of many members",
     by: "a write token",
     connections: 64,
     send: inTurn(fill("", "["), fill('{"id":', '1,"a":')),
-    answers: "read",
+    responses: "read",
   },
   {
     name: "small creates, 1,000 ahead",
@@ -205,7 +214,7 @@ const WRITES: readonly Attack[] = [
     connections: 400,
     ahead: 1000,
     send: ({ writer }, count) => create(writer, `{"id":${FIRST_ID + count},"name":"a"}`),
-    answers: "never read",
+    responses: "never read",
   },
 ];
 
@@ -215,31 +224,35 @@ const STRANGERS: readonly Attack[] = [
     by: "no token",
     connections: 3400,
     send: () => Buffer.alloc(0),
-    answers: "read",
+    responses: "read",
+    overTls: true,
   },
   {
-    name: "requests without a token, answers never read",
+    name: "requests without a token, responses never read",
     by: "no token",
     connections: 1000,
     ahead: 1000,
     send: () => unknown,
-    answers: "never read",
+    responses: "never read",
   },
   {
     name: "new TLS keys, again and again",
     by: "no token",
     connections: 1,
     send: () => Buffer.alloc(0),
-    answers: "read",
+    responses: "read",
+    overTls: true,
     changesKeys: true,
   },
   {
-    name: "pipelined /metrics of the admin listener",
+    name: "pipelined /metrics of the admin listener, and bodies that nobody reads",
     by: "a local user",
-    connections: 20,
-    ahead: 1600,
-    send: () => metrics,
-    answers: "read",
+    connections: 28,
+    send: inTurn(
+      same(() => Buffer.concat(Array<Buffer>(1600).fill(metrics))),
+      same(() => inBytes("none", "GET")),
+    ),
+    responses: "discarded",
   },
 ];
 
