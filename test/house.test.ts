@@ -21,7 +21,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   auth: ["core", "log", "clock"],
   postgres: ["core", "clock", "memory"],
   http: ["core", "memory"],
-  admin: ["core", "http"],
+  admin: ["core", "http", "clock"],
   testing: ["core"],
   client: ["core/errors.ts", "core/json.ts", "core/text.ts"],
   index: ["core", "store", "auth", "http"],

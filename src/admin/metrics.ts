@@ -3,35 +3,30 @@
  * Names never change, as error numbers do not; those of the process are known to dashboards.
  */
 import { readdirSync } from "node:fs";
-import type { DiskStatus } from "../core/services.ts";
 import { Histogram, type Recorder } from "./recorder.ts";
-import { judgeState, type Sources, STATES } from "./status.ts";
+import { readState, STATES, type Status } from "./status.ts";
 
 type Labels = Readonly<Record<string, string | number>>;
 type Sample = readonly [labels: Labels, value: number | Histogram];
 /** Values by `NAME TYPE HELP`: one without labels, several with labels, none if unknown. */
 type Metrics = Readonly<Record<string, number | Histogram | readonly Sample[] | undefined>>;
 
-/** @param disk if known. */
-export function encodeMetrics(sources: Sources, disk: DiskStatus | undefined): string {
-  const metrics: Metrics = {
-    ...readService(sources, disk),
-    ...readRecorder(sources.recorder),
-    ...readProcess(),
-  };
-  const blocks = Object.entries(metrics).map(([metric, value]) => {
-    const isOne = typeof value === "number" || value instanceof Histogram;
-    return encodeMetric(metric, isOne ? [[{}, value]] : (value ?? []));
-  });
-  return blocks.join("");
+export function encodeMetrics(status: Status, recorder: Recorder): string {
+  const metrics = { ...readStatus(status), ...readRecorder(recorder), ...readProcess() };
+  return Object.entries(metrics)
+    .map(([metric, value = []]) => {
+      const isOne = typeof value === "number" || value instanceof Histogram;
+      return encodeMetric(metric, isOne ? [[{}, value]] : value);
+    })
+    .join("");
 }
 
-function readService(sources: Sources, disk: DiskStatus | undefined): Metrics {
-  const { status, version } = sources;
+function readStatus(status: Status): Metrics {
+  const { version, disk } = status;
+  const { state } = readState(status);
   const store = status.store();
-  const state = judgeState(sources, disk);
+  const database = status.database();
   const tokens = status.tokens();
-  const database = status.database?.();
   const [soonest] = tokens
     .flatMap(({ name, expiresAt }) => (expiresAt === undefined ? [] : [{ name, expiresAt }]))
     .sort((a, b) => a.expiresAt - b.expiresAt);
@@ -58,9 +53,10 @@ function readService(sources: Sources, disk: DiskStatus | undefined): Metrics {
 }
 
 function readRecorder(recorder: Recorder): Metrics {
+  const outcomes = [...recorder.outcomes.values()];
   return {
     "plant_store_http_requests_total counter Requests by operation, status (0: aborted) and error number, which is empty for a success.":
-      [...recorder.answers.values()].map(({ operation, status, error = "", count }) => [
+      outcomes.map(({ operation, status, error = "", count }) => [
         { operation, status, error },
         count,
       ]),
@@ -69,7 +65,7 @@ function readRecorder(recorder: Recorder): Metrics {
     "plant_store_sync_duration_seconds histogram The time of a write that syncs a batch.":
       recorder.syncSeconds,
     "plant_store_batch_records histogram Plants in a batch.": recorder.batchRecords,
-    "plant_store_warnings_total counter Events `warning` logged.": recorder.warnings,
+    "plant_store_warnings_total counter Events `warning` logged.": recorder.warningCount,
   };
 }
 
@@ -94,38 +90,32 @@ function countOpenFiles(): number | undefined {
   }
 }
 
-/** @returns the help and type of a metric, and its samples; nothing without samples. */
+/** @returns nothing without samples. */
 function encodeMetric(metric: string, samples: readonly Sample[]): string {
   const [, name = "", type, help] = /^(\w+) (\w+) (.*)$/.exec(metric) ?? [];
   if (samples.length === 0) return "";
-  const lines = samples.map(([labels, value]) =>
-    value instanceof Histogram
-      ? encodeHistogram(name, labels, value)
-      : encodeSample(name, labels, value),
-  );
+  const lines = samples.map(([labels, value]) => {
+    if (value instanceof Histogram) return encodeHistogram(name, value);
+    return encodeSample(name, labels, value);
+  });
   return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("")}`;
 }
 
-function encodeHistogram(name: string, labels: Labels, { buckets, count, sum }: Histogram): string {
-  const encodeBucket = (le: number | string, total: number) =>
-    encodeSample(`${name}_bucket`, { ...labels, le }, total);
+function encodeHistogram(name: string, { buckets, count, sum }: Histogram): string {
   let total = 0;
   const lines = buckets.map((bucket) => {
     total += bucket.count;
-    return encodeBucket(bucket.le, total);
+    return encodeSample(`${name}_bucket`, { le: bucket.le }, total);
   });
-  lines.push(encodeBucket("+Inf", count));
-  lines.push(encodeSample(`${name}_sum`, labels, sum));
-  lines.push(encodeSample(`${name}_count`, labels, count));
+  lines.push(encodeSample(`${name}_bucket`, { le: "+Inf" }, count));
+  lines.push(encodeSample(`${name}_sum`, {}, sum), encodeSample(`${name}_count`, {}, count));
   return lines.join("");
 }
 
 function encodeSample(name: string, labels: Labels, value: number): string {
-  const pairs = Object.entries(labels).map(([label, text]) => `${label}="${escapeLabel(text)}"`);
-  const suffix = pairs.length === 0 ? "" : `{${pairs.join(",")}}`;
-  return `${name}${suffix} ${value}\n`;
-}
-
-function escapeLabel(text: string | number): string {
-  return String(text).replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
+  // A label is escaped like a JSON string, except that control characters are allowed in it.
+  const pairs = Object.entries(labels).map(
+    ([label, text]) => `${label}=${JSON.stringify(`${text}`)}`,
+  );
+  return `${name}${pairs.length === 0 ? "" : `{${pairs.join()}}`} ${value}\n`;
 }

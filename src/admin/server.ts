@@ -1,205 +1,158 @@
 /**
- * The operator's own listener, beside the service: health, metrics, status.
+ * The operator's own listener, beside the service: health, metrics, status page.
  *
- * It starts before the store is open, so that a long start can be watched, and closes last. It sees
- * the `Status` port and the channels, and nothing of the store. It keeps no process alive.
- *
- * It reads only: GET and HEAD, no tokens, so its address is its only protection. A connection has one request,
- * and closes with the response: a body is never read, beyond the packets that have arrived by then. The texts are
- * ready, or made at most ten times a second, no matter who asks.
+ * It starts before the store is open, so that a long start can be watched, and closes last. It reads only,
+ * and asks for no token: its address is its only protection. Everything that it shows is in memory, so a
+ * response is complete when its request has arrived; the connection closes with it, and no body is read beyond
+ * the packet of its head. It keeps no process alive.
  */
 import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
 import { publishWarning } from "../core/channels.ts";
-import { PlantStoreError } from "../core/errors.ts";
-import { type AdminAddress, DEFAULT_HOST, formatAdminAddress } from "../core/options.ts";
-import type { Status } from "../core/services.ts";
-import { errorReply, okReply, type Reply, replyHeaders } from "../http/answer.ts";
+import { ERRORS, type RequestErrorCode, statusOf } from "../core/errors.ts";
+import { type AdminAddress, formatAdminAddress } from "../core/options.ts";
 import { OPENAPI } from "../http/openapi.ts";
-import { nameRequest, pathOf } from "../http/request-message.ts";
 import { encodeMetrics } from "./metrics.ts";
-import type { Recorder } from "./recorder.ts";
-import { describeState, judgeState, readStatusDocument, Sources, share } from "./status.ts";
-import { STATUS_PAGE, STATUS_PAGE_POLICY } from "./status-page.ts";
+import { Recorder } from "./recorder.ts";
+import { readState, type Status } from "./status.ts";
+import { renderPage } from "./status-page.ts";
 
-interface AdminOptions {
-  /** See `parseAdminAddress`. */
-  readonly address: AdminAddress;
-  readonly status: Status;
-  /** The version of the program, for people and for `plant_store_build_info`. */
-  readonly version: string;
-}
-
-const LIMITS = { headersTimeout: 5000, requestTimeout: 5000, connectionsCheckingInterval: 1000 };
-/** More than a scraper and its people need. */
-const CONNECTIONS_MAX = 100;
-/** How long a connection may neither send nor take anything. */
-const SILENT_MS = 10_000;
-
-/** Its figures cover the whole process: the channels report every server in it. */
-export class AdminServer {
+export interface AdminServer {
   /** Where it listens, such as `http://127.0.0.1:9180`. */
   readonly url: string;
-  readonly #server: http.Server;
-  readonly #recorder: Recorder;
-
-  private constructor(server: http.Server, url: string, recorder: Recorder) {
-    this.#server = server;
-    this.url = url;
-    this.#recorder = recorder;
-  }
-
-  /**
-   * Listens, and counts from here on.
-   *
-   * @throws the system's error if the address cannot be used (`code` `EADDRINUSE`, `EACCES`, …).
-   */
-  static async start({ address, status, version }: AdminOptions): Promise<AdminServer> {
-    const sources = new Sources(status, version);
-    const routes = makeRoutes(sources);
-    const isChecked = isLoopback(address.host);
-    const server = http.createServer(LIMITS, (req, res) => {
-      answer(req, routes, isChecked).then((reply) => send(req, res, reply));
-    });
-    server.maxConnections = CONNECTIONS_MAX;
-    server.maxRequestsPerSocket = 1; // further ones that came in the same packet get a bare 503
-    server.setTimeout(SILENT_MS);
-    try {
-      const listening = once(server, "listening");
-      server.listen(address);
-      await listening;
-    } catch (error) {
-      sources.recorder.close();
-      throw error;
-    }
-    server.unref();
-    const url = formatAdminAddress({ ...address, port: (server.address() as AddressInfo).port });
-    if (!isChecked) {
-      publishWarning(
-        `The admin listener at ${url} asks for no token, and other machines may reach it; ` +
-          "let it listen on 127.0.0.1, or protect it with a firewall",
-      );
-    }
-    return new AdminServer(server, url, sources.recorder);
-  }
-
   /** Closes at once. */
-  async close(): Promise<void> {
-    this.#recorder.close();
-    const closed = new Promise((resolve) => this.#server.close(resolve));
-    this.#server.closeAllConnections();
-    await closed;
-  }
+  close(): Promise<void>;
 }
 
 /**
- * Parses `127.0.0.1:9180`, `[::1]:9180`, `localhost:9180`, or a port of 127.0.0.1. Port 0 picks a free port.
+ * Listens, and counts from here on what the channels report, which is every server in the process.
  *
- * @throws RangeError if the text is none of them.
+ * @throws the system's error if the address cannot be used (`code` `EADDRINUSE`, `EACCES`, …).
  */
-export function parseAdminAddress(text: string): AdminAddress {
-  const [, host = DEFAULT_HOST, port = ""] = /^(?:(.+):)?([0-9]{1,5})$/.exec(text) ?? [];
-  const bare = host.replace(/^\[(.*)\]$/, "$1");
-  const isAddress = host === bare ? isIP(host) === 4 || NAME.test(host) : isIP(bare) === 6;
-  if (port !== "" && isAddress && Number(port) <= 65_535) return { host: bare, port: Number(port) };
-  throw new RangeError(`admin: expected HOST:PORT or a port of ${DEFAULT_HOST}, got "${text}"`);
+export async function startAdminServer(
+  address: AdminAddress,
+  status: Status,
+): Promise<AdminServer> {
+  const recorder = new Recorder();
+  const pages = pagesOf(status, recorder);
+  const isLocal = isLoopback(address.host);
+  const limits = { headersTimeout: 5000, requestTimeout: 5000, connectionsCheckingInterval: 5000 };
+  const server = http.createServer(limits, (req, res) => respond(req, res, pages, isLocal));
+  server.timeout = 10_000; // of a client that reads nothing
+  server.maxConnections = 100; // more than a scraper and its people need
+  server.maxRequestsPerSocket = 1; // further ones of the same packet get a bare 503
+  server.listen(address);
+  await once(server, "listening").catch((error) => {
+    recorder.close();
+    throw error;
+  });
+  server.unref();
+  const url = formatAdminAddress({ ...address, port: (server.address() as AddressInfo).port });
+  if (!isLocal) {
+    publishWarning(
+      `The admin listener at ${url} asks for no token, and other machines may reach it; ` +
+        "let it listen on 127.0.0.1, or protect it with a firewall",
+    );
+  }
+  return {
+    url,
+    async close() {
+      recorder.close();
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
 }
-
-const NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
 
 /** Whether only this machine reaches it: of names, `localhost` alone is certain. @internal */
 export function isLoopback(host: string): boolean {
-  if (host.startsWith("127.")) return isIP(host) === 4;
-  return host === "::1" || host.toLowerCase() === "localhost";
+  return (isIP(host) === 4 && host.startsWith("127.")) || /^(::1|localhost)$/i.test(host);
 }
 
 /**
- * Whether a Host header is an IP address, or a name without a dot. A page of another site can make a name of
- * its own resolve to this address (DNS rebinding) and read the responses; such a name has a dot. Only HTTP/1.0
- * has no Host header, which no browser sends. @internal
+ * Whether a Host header is an IP address, or a name without a dot. A page of another site can have a name of its
+ * own resolve to this address (DNS rebinding) and read the responses; such a name has a dot. Only HTTP/1.0 has
+ * no Host header, and no browser sends that. @internal
  */
 export function isSafeHost(header = "localhost"): boolean {
-  const host = header.replace(/:[0-9]*$/, "");
-  return isIP(host.replace(/^\[(.*)\]$/, "$1")) !== 0 || /^[A-Za-z0-9_-]+$/.test(host);
+  const host = header.replace(/:[0-9]*$/, "").replace(/^\[(.*)\]$/, "$1");
+  return isIP(host) !== 0 || /^[A-Za-z0-9_-]+$/.test(host);
 }
 
-type Route = () => Reply | Promise<Reply>;
+interface Page {
+  readonly status: number;
+  readonly type: string;
+  readonly body: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
 
-function makeRoutes(sources: Sources): ReadonlyMap<string, Route> {
-  const page = okReply(STATUS_PAGE, {
-    "Content-Type": "text/html; charset=utf-8",
-    "Content-Security-Policy": STATUS_PAGE_POLICY,
+/** By path; each gets the query. */
+type Pages = Readonly<Record<string, (query: string) => Page>>;
+
+function pagesOf(status: Status, recorder: Recorder): Pages {
+  return {
+    "/": (query) => {
+      const reloads = query !== "refresh=0";
+      const body = renderPage(status, recorder, reloads);
+      const headers = reloads ? { Refresh: "5" } : {};
+      return { status: 200, type: "text/html; charset=utf-8", body, headers };
+    },
+    "/openapi.json": () => json(200, OPENAPI),
+    "/healthz": () => json(200, readState(status)),
+    "/readyz": () => {
+      const state = readState(status);
+      return json(state.state === "ready" ? 200 : 503, state);
+    },
+    "/metrics": () => {
+      const body = encodeMetrics(status, recorder);
+      return { status: 200, type: "text/plain; version=0.0.4; charset=utf-8", body };
+    },
+  };
+}
+
+function json(status: number, document: unknown, headers = {}): Page {
+  return { status, type: "application/json", body: `${JSON.stringify(document)}\n`, headers };
+}
+
+function refusal(code: RequestErrorCode, message: string, headers = {}): Page {
+  const error = ERRORS[code];
+  return json(statusOf(error), { error, message }, headers);
+}
+
+function respond(req: IncomingMessage, res: ServerResponse, pages: Pages, isLocal: boolean): void {
+  const { status, type, body, headers } = findPage(req, pages, isLocal);
+  res.writeHead(status, {
+    "Content-Type": type,
+    "Content-Length": Buffer.byteLength(body),
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "X-Content-Type-Options": "nosniff",
+    Connection: "close",
+    ...headers,
   });
-  const description = json(OPENAPI);
-  return new Map(
-    Object.entries<Route>({
-      "/": () => page,
-      "/openapi.json": () => description,
-      "/healthz": () => json({ status: "ok" }),
-      "/readyz": async () => {
-        // A probe is impatient, so the disk is asked only if its answer matters.
-        const isAsked = sources.status.store()?.msSinceRefusal !== undefined;
-        const state = judgeState(sources, isAsked ? await sources.disk() : undefined);
-        const reply = json({ state, message: describeState(state, sources.status) });
-        return { ...reply, status: state === "ready" ? 200 : 503 };
-      },
-      "/metrics": share(async () => {
-        const text = encodeMetrics(sources, await sources.disk());
-        return okReply(text, { "Content-Type": "text/plain; version=0.0.4; charset=utf-8" });
-      }),
-      "/status.json": share(async () => {
-        return json(readStatusDocument(sources, await sources.disk()));
-      }),
-    }),
-  );
+  res.end(body);
 }
 
-function json(document: unknown): Reply {
-  return okReply(`${JSON.stringify(document)}\n`);
-}
-
-/** The status page has a policy of its own. */
-const HEADERS = { "Content-Security-Policy": "default-src 'none'", Connection: "close" };
-
-/** Never rejects. */
-async function answer(
-  req: IncomingMessage,
-  routes: ReadonlyMap<string, Route>,
-  isChecked: boolean,
-): Promise<Reply> {
+function findPage(req: IncomingMessage, pages: Pages, isLocal: boolean): Page {
+  const { method = "", url = "", headers } = req;
+  const [path = "", query = ""] = url.split("?", 2);
+  const makePage = Object.hasOwn(pages, path) ? pages[path] : undefined;
+  if (isLocal && !isSafeHost(headers.host)) {
+    return refusal("bad_request", "Host: expected an IP address or a name without a dot");
+  }
+  if (makePage === undefined) {
+    return refusal("not_found", `path: expected one of ${Object.keys(pages).join(", ")}`);
+  }
+  if (method !== "GET" && method !== "HEAD") {
+    return refusal("method_not_allowed", "method: expected GET or HEAD", { Allow: "GET, HEAD" });
+  }
   try {
-    return await findRoute(req, routes, isChecked)();
+    return makePage(query);
   } catch (error) {
-    const reply = errorReply(error);
-    if (reply.status === 500)
-      publishWarning("Cannot answer a request to the admin listener", error);
-    return reply.status === 405 ? { ...reply, headers: { Allow: "GET, HEAD" } } : reply;
+    // A defect of a page must not end the server.
+    publishWarning(`Cannot respond to ${path} of the admin listener`, error);
+    return refusal("internal", "internal server error; the reason is in the server's log");
   }
-}
-
-/** @throws PlantStoreError if the request is refused. */
-function findRoute(
-  { headers, url = "", method }: IncomingMessage,
-  routes: ReadonlyMap<string, Route>,
-  isChecked: boolean,
-): Route {
-  if (isChecked && !isSafeHost(headers.host)) {
-    throw new PlantStoreError(
-      "bad_request",
-      "Host: expected an IP address or a name without a dot",
-    );
-  }
-  const route = routes.get(pathOf(url));
-  if (route === undefined) {
-    const known = [...routes.keys()].join(", ");
-    throw new PlantStoreError("not_found", `path: expected one of ${known}`);
-  }
-  if (method === "GET" || method === "HEAD") return route;
-  throw new PlantStoreError("method_not_allowed", `method: expected GET or HEAD, got ${method}`);
-}
-
-function send(req: IncomingMessage, res: ServerResponse, reply: Reply): void {
-  res.writeHead(reply.status, { ...HEADERS, ...replyHeaders(reply, nameRequest(req)) });
-  res.end(req.method === "HEAD" ? undefined : reply.body);
 }

@@ -3,12 +3,11 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import path from "node:path";
+import type { DiskStatus, ServiceState } from "../admin/status.ts";
 import { publishWarning } from "../core/channels.ts";
 import type {
   DatabaseStatus,
-  DiskStatus,
   PlantService,
-  ServiceState,
   StoreStatus,
   TokenStatus,
   TokenVerifier,

@@ -1,6 +1,5 @@
 /** Options that several commands share, and the parsers of option values. */
 import { BlockList, isIP } from "node:net";
-import { parseAdminAddress } from "../admin/server.ts";
 import {
   type AdminAddress,
   checkBasePath,
@@ -38,11 +37,20 @@ export const BASE_PATH: Option<string> = {
   parse: checkBasePath,
 };
 
+const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
+
 export const ADMIN: Option<AdminAddress> = {
   placeholder: "HOST:PORT",
   help: "the address for health, metrics and the status page; a port alone is one of 127.0.0.1",
   expected: "HOST:PORT, such as 127.0.0.1:9180, or a port",
-  parse: parseAdminAddress,
+  /** `127.0.0.1:9180`, `[::1]:9180`, `localhost:9180`, or a port of 127.0.0.1. Port 0 selects a free port. */
+  parse: (text) => {
+    const [, host = DEFAULT_HOST, port] = /^(?:(.+):)?([0-9]{1,5})$/.exec(text) ?? [];
+    const bare = host.replace(/^\[(.*)\]$/, "$1");
+    const isAddress = host === bare ? isIP(host) === 4 || HOST_NAME.test(host) : isIP(bare) === 6;
+    const isPort = port !== undefined && Number(port) <= NUMBER_OPTIONS.port.max;
+    return isPort && isAddress ? { host: bare, port: Number(port) } : undefined;
+  },
 };
 
 export const CORS_ORIGIN: Option<readonly string[]> = {

@@ -7,18 +7,11 @@
  * closed last.
  */
 
-import { AdminServer } from "../admin/server.ts";
+import { type AdminServer, startAdminServer } from "../admin/server.ts";
+import type { DiskStatus, ServiceState, Status } from "../admin/status.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import type {
-  DatabaseStatus,
-  DiskStatus,
-  ServiceState,
-  StartProgress,
-  Status,
-  StoreStatus,
-  TokenStatus,
-} from "../core/services.ts";
+import type { DatabaseStatus, StoreStatus, TokenStatus } from "../core/services.ts";
 import { PlantServer, type ServerOptions } from "../index.ts";
 import { type Backend, openBackend, readDisk } from "./backend.ts";
 import {
@@ -133,6 +126,7 @@ async function serveUntil(stop: AbortSignal, options: ServeOptions): Promise<Exi
   let failure: Error | undefined;
   try {
     backend = await openBackend(options, stop, (bytes, total) => status.reading(bytes, total));
+    void status.pollDisk(); // the folder may be new
     const { plants, tokens } = backend;
     const adminUrl = (await admin)?.url;
     stop.throwIfAborted(); // from now on a signal drains
@@ -141,12 +135,13 @@ async function serveUntil(stop: AbortSignal, options: ServeOptions): Promise<Exi
     certificate?.follow(server);
     status.phase = "ready";
     status.backend = backend;
-    status.serviceUrl = server.url;
+    status.url = server.url;
     const first = options.firstToken ? { token: await backend.createFirstToken() } : undefined;
     const { url } = server;
     const listening = describeListening({ url, admin: adminUrl, plants: plants.status().plants });
     // In one write: a program that waits for the ready line also finds the token.
-    announce(process.stdout.isTTY ? introduce(url, first) : encodeReady(listening, first));
+    const isTerminal = process.stdout.isTTY;
+    announce(isTerminal ? introduce(url, adminUrl, first) : encodeReady(listening, first));
     report(listening);
     // Watched until the store is closed, because a sync during the drain may fail, too.
     const failed = backend.failed.then((error) => {
@@ -172,6 +167,7 @@ async function serveUntil(stop: AbortSignal, options: ServeOptions): Promise<Exi
     certificate?.stop();
     await server?.close(options.drainTimeoutMs);
     await backend?.close();
+    status.stop();
     if (server !== undefined) report({ level: "info", event: "stopped", message: "stopped" });
     await (await admin.catch(() => undefined))?.close();
   }
@@ -197,10 +193,11 @@ function stopSignal(): AbortSignal {
 
 async function startAdmin(
   { admin: address }: ServeOptions,
-  status: Status,
+  status: ServeStatus,
 ): Promise<AdminServer | undefined> {
   if (address === undefined) return undefined;
-  return AdminServer.start({ address, status, version: VERSION }).catch((error) => {
+  status.followDisk();
+  return startAdminServer(address, status).catch((error) => {
     throw describeListenError(error, address, "--admin");
   });
 }
@@ -254,17 +251,18 @@ function encodeReady(listening: Notice, first: FirstToken): string[] {
 }
 
 /** The same for people at a terminal, with commands that use the token. */
-function introduce(url: string, first: FirstToken): string[] {
-  const ready = `plant-store listening on ${url}`;
-  if (first === undefined) return [ready];
-  if (first.token === undefined) return [ready, TOKEN_EXISTS];
+function introduce(url: string, adminUrl: string | undefined, first: FirstToken): string[] {
+  const page = adminUrl === undefined ? [] : [`status page: ${adminUrl}`];
+  const ready = [`plant-store listening on ${url}`, ...page];
+  if (first === undefined) return ready;
+  if (first.token === undefined) return [...ready, TOKEN_EXISTS];
   const address = `${url}/plants`.replaceAll("'", "'\\''"); // a base path may hold quotes
   const authorization = `-H 'Authorization: Bearer ${first.token}'`;
   const create =
     `curl -X POST '${address}' ${authorization} -H 'Content-Type: application/json' ` +
     `-d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'`;
   return [
-    ready,
+    ...ready,
     `${TOKEN_CREATED}; create a plant with it, and list all plants:`,
     "",
     `  ${create}`,
@@ -277,24 +275,31 @@ function introduce(url: string, first: FirstToken): string[] {
 /** A start that reads the log for longer than this logs its progress. */
 const LONG_START_MS = 2000;
 
+/** How often the disk is polled for the admin listener. */
+const DISK_POLL_MS = 10_000;
+
 /** What the admin listener shows of a server. */
 export class ServeStatus implements Status {
+  readonly version = VERSION;
+  readonly folder: string | undefined;
+  url: string | undefined;
+  progress: Status["progress"];
+  disk: DiskStatus | undefined;
   phase: ServiceState = "starting";
   backend: Backend | undefined;
-  serviceUrl: string | undefined;
-  readonly #data: string | undefined;
-  #progress: StartProgress | undefined;
   /** When the start logs its progress; infinite once it has. */
   #reportAt: number | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #isPolling = false;
 
-  /** @param data the data directory, which need not exist yet; `undefined` for a database. */
-  constructor(data: string | undefined) {
-    this.#data = data;
+  /** @param folder the data directory, which need not exist yet; `undefined` for a database. */
+  constructor(folder: string | undefined) {
+    this.folder = folder;
   }
 
   /** Receives how many bytes of the log were read. A long start logs this once. */
   reading(bytes: number, total: number): void {
-    this.#progress = { bytes, total };
+    this.progress = { bytes, total };
     const now = performance.now();
     this.#reportAt ??= now + LONG_START_MS;
     if (now < this.#reportAt) return;
@@ -303,13 +308,27 @@ export class ServeStatus implements Status {
     report({ level: "info", event: "starting", message, fields: { bytes, total } });
   }
 
-  state(): ServiceState {
-    if (this.phase === "ready") return this.backend?.state() ?? "ready";
-    return this.phase;
+  /** Keeps `disk` up to date until `stop`. Keeps no process alive. */
+  followDisk(): void {
+    this.#timer = setInterval(() => this.pollDisk(), DISK_POLL_MS).unref();
+    void this.pollDisk();
   }
 
-  progress(): StartProgress | undefined {
-    return this.#progress;
+  /** Each poll holds a thread of the pool, so there is one at a time. A disk that hangs is unknown. */
+  async pollDisk(): Promise<void> {
+    if (this.#isPolling) this.disk = undefined;
+    if (this.#isPolling || this.folder === undefined) return;
+    this.#isPolling = true;
+    this.disk = await readDisk(this.folder);
+    this.#isPolling = false;
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  state(): ServiceState {
+    return this.phase === "ready" ? (this.backend?.state() ?? "ready") : this.phase;
   }
 
   store(): StoreStatus | undefined {
@@ -322,17 +341,5 @@ export class ServeStatus implements Status {
 
   tokens(): readonly TokenStatus[] {
     return this.backend?.tokens.list() ?? [];
-  }
-
-  folder(): string | undefined {
-    return this.#data;
-  }
-
-  url(): string | undefined {
-    return this.serviceUrl;
-  }
-
-  async disk(): Promise<DiskStatus | undefined> {
-    return this.#data === undefined ? undefined : readDisk(this.#data);
   }
 }

@@ -124,18 +124,6 @@ export interface TrustedProxies {
   check(address: string, family: "ipv4" | "ipv6"): boolean;
 }
 
-/**
- * The state of a server; `tokens-unreadable`: every request with a token is answered 503; `database-away`: no request was
- * carried out for a whole deadline.
- */
-export type ServiceState =
-  | "starting"
-  | "ready"
-  | "tokens-unreadable"
-  | "database-away"
-  | "draining"
-  | "failed";
-
 /** The figures of a store for the operator, at one moment. */
 export interface StoreStatus {
   /** An estimate, if the store is a database; absent until the database has one. */
@@ -164,36 +152,4 @@ export interface TokenStatus {
   readonly scopes: readonly Scope[];
   /** Milliseconds since 1970; `undefined` if it does not expire. */
   readonly expiresAt: number | undefined;
-}
-
-/** The disk that the plants are on. */
-export interface DiskStatus {
-  /** Room for plants. */
-  readonly freeBytes: number;
-  readonly totalBytes: number;
-}
-
-/** How much of the log a start has read. */
-export interface StartProgress {
-  readonly bytes: number;
-  readonly total: number;
-}
-
-/** What the admin listener shows. Only the disk is waited for. */
-export interface Status {
-  state(): ServiceState;
-  /** While the state is `starting`; `undefined` until the first bytes of the log are read. */
-  progress?(): StartProgress | undefined;
-  /** `undefined` until the store is open. */
-  store(): StoreStatus | undefined;
-  /** Absent or `undefined` if the store is no database. */
-  database?(): DatabaseStatus | undefined;
-  /** The live tokens. */
-  tokens(): readonly TokenStatus[];
-  /** The path of the data directory, for people; absent or `undefined` if there is none. */
-  folder?(): string | undefined;
-  /** The URL of the service, for people; absent or `undefined` while it is unknown. */
-  url?(): string | undefined;
-  /** `undefined` if it is unknown. */
-  disk(): Promise<DiskStatus | undefined>;
 }

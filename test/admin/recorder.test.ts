@@ -1,65 +1,110 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { HISTORY_SECONDS, Histogram, History } from "../../src/admin/recorder.ts";
+import { type TestContext, test } from "node:test";
+import { HISTORY_SECONDS, Histogram, quantileOf, Recorder } from "../../src/admin/recorder.ts";
+import { batches, publishWarning, requests } from "../../src/core/channels.ts";
+import { freezeTime } from "../support/admin.ts";
 
-const NOW = 1_800_000_000_500;
-const LONG_AGO = NOW - 1_000_000;
+function record(t: TestContext) {
+  const pass = freezeTime(t);
+  const recorder = new Recorder();
+  t.after(() => recorder.close());
+  const create = (records: number, syncMs = 1) => batches.publish({ records, syncMs });
+  const creates = () => recorder.history().map((slot) => slot.creates);
+  return { pass, recorder, create, creates };
+}
 
-test("the history shows a second once it is over", () => {
-  const history = new History(LONG_AGO);
-  history.secondOf(NOW - 1000).creates += 3;
-  history.secondOf(NOW - 3000).creates += 1;
-  history.secondOf(NOW - 1000).creates += 4;
-  history.secondOf(NOW - 1000).syncMsMax = 4.126;
-  history.secondOf(NOW).creates += 9; // this second is not over
-  const { creates, syncMsMax } = history.read(NOW);
-  assert.equal(creates.length, HISTORY_SECONDS);
-  assert.deepEqual(creates.slice(-3), [1, 0, 7]);
-  assert.deepEqual(syncMsMax.slice(-3), [0, 0, 4.13]);
+const REQUEST = { status: 200, operation: "getPlant", durationMs: 2, cut: false };
+
+test("the history shows a second once it is over, with its slowest sync", (t) => {
+  const { pass, recorder, create, creates } = record(t);
+  create(3, 4.5);
+  create(4, 2);
+  assert.deepEqual(creates(), []);
+  pass(1999);
+  create(9);
+  assert.deepEqual(creates(), [7]);
+  pass(1001);
+  assert.deepEqual(creates(), [7, 9, 0]);
+  assert.equal(recorder.history()[0]?.syncMsMax, 4.5);
 });
 
-test("the history keeps a second for five minutes", () => {
-  const history = new History(LONG_AGO);
-  history.secondOf(NOW).creates += 5;
-  assert.equal(history.read(NOW + HISTORY_SECONDS * 1000).creates[0], 5);
-  const sum = (values: readonly number[]) => values.reduce((a, b) => a + b);
-  assert.equal(sum(history.read(NOW + (HISTORY_SECONDS + 1) * 1000).creates), 0);
-  history.secondOf(NOW + (HISTORY_SECONDS + 1) * 1000).creates += 2;
-  assert.equal(sum(history.read(NOW + (HISTORY_SECONDS + 2) * 1000).creates), 2);
+test("the history keeps a second for five minutes, also if nothing else happens", (t) => {
+  const { pass, create, creates } = record(t);
+  create(5);
+  pass(HISTORY_SECONDS * 1000);
+  assert.deepEqual([creates().length, creates()[0]], [HISTORY_SECONDS, 5]);
+  pass(1000);
+  assert.deepEqual(creates(), new Array(HISTORY_SECONDS).fill(0));
+  create(6); // in the place of a second that is over
+  pass(1000);
+  assert.equal(creates().at(-1), 6);
 });
 
-test("the history has no seconds from before the start, not even as zeros", () => {
-  const history = new History(NOW);
-  assert.deepEqual(history.read(NOW).creates, []);
-  history.secondOf(NOW + 1000).creates += 2;
-  assert.deepEqual(history.read(NOW + 3000).creates, [0, 2, 0]);
-  assert.deepEqual(history.read(NOW - 3000).creates, []); // the clock was set back
+test("a wall clock that is set back changes nothing", (t) => {
+  const { pass, recorder, create, creates } = record(t);
+  create(5);
+  requests.publish({ ...REQUEST, token: "gardener" });
+  pass(3000);
+  t.mock.method(Date, "now", () => 0);
+  create(6);
+  pass(1000);
+  assert.deepEqual(creates(), [5, 0, 0, 6]);
+  assert.equal(recorder.lastUses.get("gardener"), 5_000_000);
 });
 
-test("the rates of now are those of the seconds since the start, if it is less than ten seconds ago", () => {
-  const history = new History(NOW);
-  assert.deepEqual(
-    { ...history.read(NOW).recent },
-    {
-      creates: 0,
-      reads: 0,
-      requestMsP50: undefined,
-      requestMsP99: undefined,
-    },
-  );
-  history.secondOf(NOW).creates += 8;
-  assert.equal(history.read(NOW + 4000).recent.creates, 2);
-  assert.equal(history.read(NOW + 11_000).recent.creates, 0);
+test("reads, failures and latency are counted by second: a missing plant is a read, an abort nothing", (t) => {
+  const { pass, recorder } = record(t);
+  for (const change of [
+    {},
+    { status: 404, error: 40402 },
+    { operation: "listPlants", durationMs: 60_000 },
+    { status: 503, error: 50301, durationMs: undefined },
+    { operation: "createPlant", status: 503, error: 50302 },
+    { cut: true },
+    { status: 0, cut: true },
+    { status: 401, error: 40101, operation: undefined, durationMs: undefined },
+  ]) {
+    requests.publish({ ...REQUEST, ...change });
+  }
+  pass(1000);
+  const [slot] = recorder.history();
+  assert.deepEqual([slot?.reads, slot?.failures, slot?.requestSeconds.count], [3, 2, 3]);
 });
 
-test("a quantile lies within its bucket, and a value beyond the last bound counts as that bound", () => {
-  const histogram = new Histogram([1, 2, 4]);
-  assert.equal(histogram.quantile(0.5), 0);
-  for (const value of [0.5, 1.5, 1.5, 3]) histogram.observe(value);
-  assert.deepEqual(
-    [0.25, 0.5, 0.75, 1].map((share) => histogram.quantile(share)),
-    [1, 1.5, 2, 4],
-  );
-  histogram.observe(100);
-  assert.equal(histogram.quantile(1), 4);
+test("the last 20 warnings are kept, the newest first, and repeats in a row count up", (t) => {
+  const { pass, recorder } = record(t);
+  for (let n = 0; n < 21; n++) publishWarning(`warning ${n}`);
+  pass(1000);
+  publishWarning("warning 20");
+  assert.deepEqual([recorder.warnings.length, recorder.warningCount], [20, 22]);
+  assert.deepEqual(recorder.warnings[0], { message: "warning 20", count: 2, lastAt: 5_001_000 });
+  assert.deepEqual(recorder.warnings[19], { message: "warning 1", count: 1, lastAt: 5_000_000 });
+});
+
+test("a warning is kept with its cause, as one line, truncated, without a stack or a token", (t) => {
+  const { recorder } = record(t);
+  publishWarning("Cannot list", new Error(`pst_${"x".repeat(43)}\nwas used`));
+  publishWarning("x".repeat(1000));
+  const [long, caused] = recorder.warnings.map(({ message }) => message);
+  assert.equal(long, `${"x".repeat(300)}…`);
+  assert.equal(caused, "Cannot list: pst_...\\u000awas used");
+});
+
+test("after close nothing is counted", (t) => {
+  const { pass, recorder, create, creates } = record(t);
+  recorder.close();
+  create(1);
+  pass(1000);
+  assert.deepEqual(creates(), [0]);
+});
+
+test("a quantile lies within its bucket, over all histograms; beyond the last bound it is that bound", () => {
+  const [one, other] = [new Histogram([1, 2, 4]), new Histogram([1, 2, 4])];
+  assert.equal(quantileOf([one, other], 0.5), 0);
+  for (const value of [0.5, 1.5]) one.observe(value);
+  for (const value of [1.5, 3]) other.observe(value);
+  const quantiles = [0.25, 0.5, 0.75, 1].map((share) => quantileOf([one, other], share));
+  assert.deepEqual(quantiles, [1, 1.5, 2, 4]);
+  other.observe(100);
+  assert.equal(quantileOf([one, other], 1), 4);
 });

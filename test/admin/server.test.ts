@@ -2,34 +2,34 @@ import assert from "node:assert/strict";
 import diagnostics from "node:diagnostics_channel";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
-import { requests } from "../../src/core/channels.ts";
-import type { ServiceState } from "../../src/core/services.ts";
-import { OPENAPI } from "../../src/index.ts";
+import { isLoopback, isSafeHost } from "../../src/admin/server.ts";
+import type { ServiceState } from "../../src/admin/status.ts";
+import { OPENAPI, type RequestMessage } from "../../src/index.ts";
 import { startAdmin } from "../support/admin.ts";
 import { errorNumber } from "../support/service.ts";
-import { collectWarnings } from "../support/watch.ts";
+import { collectMessages, collectWarnings } from "../support/watch.ts";
 
 const JSON_TYPE = "application/json";
 
-const ROUTES: readonly [path: string, type: string][] = [
+const PAGES: readonly [path: string, type: string][] = [
   ["/", "text/html; charset=utf-8"],
   ["/openapi.json", JSON_TYPE],
   ["/healthz", JSON_TYPE],
   ["/readyz", JSON_TYPE],
   ["/metrics", "text/plain; version=0.0.4; charset=utf-8"],
-  ["/status.json", JSON_TYPE],
 ];
 
-for (const [path, type] of ROUTES) {
-  test(`GET ${path} needs no token, HEAD has the same headers and no body, POST is answered 405`, async (t) => {
+for (const [path, type] of PAGES) {
+  test(`GET ${path} needs no token, HEAD has the same headers and no body, POST gets 405`, async (t) => {
     const admin = await startAdmin(t);
-    const answer = await admin.get(`${path}?x=1`);
-    assert.deepEqual([answer.status, answer.headers["content-type"]], [200, type]);
-    assert.equal(answer.headers["cache-control"], "no-store");
-    assert.equal(answer.headers["x-content-type-options"], "nosniff");
-    assert.equal(answer.headers.connection, "close");
-    assert.equal(answer.headers["access-control-allow-origin"], undefined);
-    assert.match(String(answer.headers["content-security-policy"]), /default-src 'none'/);
+    const response = await admin.get(`${path}?x=1`);
+    assert.deepEqual([response.status, response.headers["content-type"]], [200, type]);
+    assert.equal(response.headers["cache-control"], "no-store");
+    assert.equal(response.headers["x-content-type-options"], "nosniff");
+    assert.equal(response.headers.connection, "close");
+    assert.equal(response.headers["access-control-allow-origin"], undefined);
+    const policy = "default-src 'none'; style-src 'unsafe-inline'";
+    assert.equal(response.headers["content-security-policy"], policy);
 
     const head = await admin.get(path, { method: "HEAD" });
     assert.deepEqual([head.status, head.text], [200, ""]);
@@ -48,31 +48,81 @@ test("/openapi.json is the document that the library exports", async (t) => {
   assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(OPENAPI)));
 });
 
-for (const path of ["/nowhere", "/metrics/", "/__proto__", "//", "*"]) {
-  test(`${path} is answered 404 with the Error body`, async (t) => {
-    const answer = await (await startAdmin(t)).get(path);
-    assert.deepEqual([answer.status, errorNumber(answer)], [404, 40401]);
+for (const path of ["/nowhere", "/metrics/", "/__proto__", "/status.json", "//", "*"]) {
+  test(`${path} gets 404 with the Error body`, async (t) => {
+    const response = await (await startAdmin(t)).get(path);
+    assert.deepEqual([response.status, errorNumber(response)], [404, 40401]);
   });
 }
 
-test("a target in absolute form, as sent to a proxy, finds the same path", async (t) => {
+test("the browser reloads the page every 5 s, unless its address has refresh=0", async (t) => {
   const admin = await startAdmin(t);
-  assert.equal((await admin.get(`${admin.server.url}/healthz?x=1`)).text, '{"status":"ok"}\n');
-  assert.equal((await admin.get(`${admin.server.url}/nowhere`)).status, 404);
+  const refreshOf = async (path: string) => (await admin.get(path)).headers.refresh;
+  assert.deepEqual([await refreshOf("/"), await refreshOf("/?refresh=0")], ["5", undefined]);
 });
 
-test("a request whose Host is a foreign name is refused on every path", async (t) => {
+test("a page that cannot be made gets 500 and is a warning, and the server continues", async (t) => {
   const admin = await startAdmin(t);
+  const warnings = collectWarnings(t, "/metrics");
+  admin.status.tokens = () => assert.fail("a defect");
+  const response = await admin.get("/metrics");
+  assert.deepEqual([response.status, errorNumber(response), warnings.length], [500, 50001, 1]);
+  assert.equal((await admin.get("/healthz")).status, 200);
+});
+
+const HOSTS: readonly [host: string | undefined, isSafe: boolean][] = [
+  ["127.0.0.1:9180", true],
+  ["127.0.0.1", true],
+  ["[::1]:9180", true],
+  ["192.0.2.7:9180", true], // an address, not a name: no page can make it resolve to this machine
+  ["LOCALHOST", true],
+  ["plant-store:9180", true],
+  ["evil.example:9180", false],
+  ["evil-localhost.example:9180", false],
+  ["evil.localhost", false],
+  ["127.0.0.1.evil.example", false],
+  ["evil.example:127.0.0.1", false],
+  ["[::1].evil.example", false],
+  ["evil.example.", false],
+  ["", false],
+  [undefined, true], // HTTP/1.0, which no browser sends
+];
+
+for (const [host, isSafe] of HOSTS) {
+  test(`the Host ${host} is ${isSafe ? "accepted" : "refused"} on loopback`, () => {
+    assert.equal(isSafeHost(host), isSafe);
+  });
+}
+
+for (const [host, isLocal] of [
+  ["127.1.2.3", true],
+  ["::1", true],
+  ["LocalHost", true],
+  ["0.0.0.0", false],
+  ["::", false],
+  ["127.evil.example", false],
+] as const) {
+  test(`only this machine reaches ${host}: ${isLocal}`, () => {
+    assert.equal(isLoopback(host), isLocal);
+  });
+}
+
+test("a listener that other machines reach logs a warning and accepts every Host; one on loopback does not", async (t) => {
+  const warnings = collectWarnings(t, "other machines");
+  const foreign = { headers: { Host: "evil.example:9180" } };
+  const everywhere = await startAdmin(t, { host: "0.0.0.0", port: 0 });
+  assert.deepEqual([(await everywhere.get("/healthz", foreign)).status, warnings.length], [200, 1]);
+  const loopback = await startAdmin(t);
   for (const path of ["/", "/metrics", "/nowhere"]) {
-    const answer = await admin.get(path, { headers: { Host: "evil.example:9180" } });
-    assert.deepEqual([answer.status, errorNumber(answer)], [400, 40001]);
+    const response = await loopback.get(path, foreign);
+    assert.deepEqual([response.status, errorNumber(response)], [400, 40001]);
   }
+  assert.equal(warnings.length, 1);
 });
 
 /** The responses to these bytes, and how many bytes the listener has read by the time it closes. */
 async function exchange(t: TestContext, bytes: string): Promise<{ text: string; read: number }> {
   const admin = await startAdmin(t);
-  admin.status.free = () => new Promise(() => {}); // so that /metrics waits for a second
   const sockets: net.Socket[] = [];
   const onRequest = (message: unknown) => sockets.push((message as { socket: net.Socket }).socket);
   diagnostics.subscribe("http.server.request.start", onRequest);
@@ -100,127 +150,89 @@ const RAW: readonly [says: string, bytes: string, status: number][] = [
 ];
 
 for (const [says, bytes, status] of RAW) {
-  test(`${says} is answered ${status}, and the connection closes`, async (t) => {
+  test(`${says} gets ${status}, and the connection closes`, async (t) => {
     const { text } = await exchange(t, bytes);
     assert.equal(Number(text.split(" ")[1]), status);
   });
 }
 
 const CHUNKED = `${HEAD}Transfer-Encoding: chunked\r\n\r\n${"1\r\na\r\n".repeat(5_000_000)}`;
-for (const [says, line, status] of [
-  ["a method that is refused", "POST /metrics HTTP/1.1", 405],
-  ["a path that is refused", "POST /nowhere HTTP/1.1", 404],
-  ["a read", "GET /metrics HTTP/1.1", 200],
-] as const) {
-  test(`the body of ${says} is not read: of 30 MB at most what had come with its head`, async (t) => {
-    const { text, read } = await exchange(t, `${line}\r\n${CHUNKED}`);
-    assert.equal(Number(text.split(" ")[1]), status);
+for (const line of ["POST /metrics", "POST /nowhere", "GET /metrics"]) {
+  test(`the body of ${line} is not read: of 30 MB at most what came with its head`, async (t) => {
+    const { read } = await exchange(t, `${line} HTTP/1.1\r\n${CHUNKED}`);
     assert.ok(read > 0 && read < 1_000_000, `${read}`);
   });
 }
 
-test("of requests in one packet the first is answered, and the connection closes", async (t) => {
+test("the first of several requests in one packet is carried out, and the connection closes", async (t) => {
   const { text } = await exchange(t, `GET /healthz HTTP/1.1\r\n${HEAD}\r\n`.repeat(1600));
   assert.equal(text.match(/^HTTP\/1\.1 200/gm)?.length, 1);
 });
 
-const STATES: readonly [state: ServiceState, status: number][] = [
+test("its requests and refusals are no requests of the service", async (t) => {
+  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
+  const admin = await startAdmin(t);
+  for (const path of ["/healthz", "/nowhere"]) await admin.get(path);
+  await admin.get("/", { method: "POST" });
+  assert.deepEqual(requests, []);
+});
+
+const STATES: readonly [state: ServiceState, readyz: number][] = [
   ["starting", 503],
   ["ready", 200],
+  ["tokens-unreadable", 503],
+  ["database-away", 503],
   ["draining", 503],
   ["failed", 503],
 ];
 
 for (const [state, expected] of STATES) {
-  test(`a server that is ${state} is healthy, and answers ${expected} to /readyz, naming it`, async (t) => {
+  test(`a server that is ${state} gets ${expected} from /readyz and 200 from /healthz, with the same body`, async (t) => {
     const admin = await startAdmin(t);
-    admin.status.current = state;
-    if (state === "starting") admin.status.known = undefined;
-    assert.equal((await admin.get("/healthz")).status, 200);
-    const { status, text } = await admin.get("/readyz");
-    assert.deepEqual([status, JSON.parse(text).state], [expected, state]);
-    const { text: metrics } = await admin.get("/metrics");
-    assert.ok(metrics.includes(`plant_store_state{state="${state}"} 1\n`));
+    Object.assign(admin.status.now, { state, ...(state === "starting" && { store: undefined }) });
+    const [ready, health] = [await admin.get("/readyz"), await admin.get("/healthz")];
+    assert.deepEqual([ready.status, health.status], [expected, 200]);
+    assert.equal(JSON.parse(ready.text).state, state);
+    assert.equal(health.text, ready.text);
+    const { text } = await admin.get("/metrics");
+    assert.deepEqual(text.match(/^plant_store_state\{.*\} 1$/gm), [
+      `plant_store_state{state="${state}"} 1`,
+    ]);
+    assert.ok((await admin.get("/")).text.includes(`<b class="state ${state}">`));
   });
 }
 
-test("during a start, /readyz and the status page show how much of the log is read", async (t) => {
+test("during a start the message says how much of the log is read", async (t) => {
   const admin = await startAdmin(t);
-  admin.status.current = "starting";
-  admin.status.known = undefined;
-  const messages = async () => {
-    admin.wait();
-    return [
-      JSON.parse((await admin.get("/readyz")).text).message,
-      JSON.parse((await admin.get("/status.json")).text).message,
-    ];
-  };
-  for (const message of await messages()) assert.equal(message.includes("%"), false);
-  admin.status.read = { bytes: 429, total: 1000 };
-  for (const message of await messages()) assert.match(message, /\b42 %/);
-  admin.status.current = "draining";
-  for (const message of await messages()) assert.equal(message.includes("%"), false);
+  const message = async () => JSON.parse((await admin.get("/readyz")).text).message;
+  admin.status.now.state = "starting";
+  assert.doesNotMatch(await message(), /%/);
+  admin.status.progress = { bytes: 429, total: 1000 };
+  assert.match(await message(), /\b42 %/);
+  admin.status.now.state = "draining";
+  assert.doesNotMatch(await message(), /%/);
 });
 
 const MIB = 1024 * 1024;
-const FREE_LATER: readonly [says: string, free: number | undefined, state: string][] = [
-  ["a disk that still has no room is out of disk", 0, "out-of-disk"],
-  ["a disk with less room than a batch takes is out of disk", 2 * MIB - 1, "out-of-disk"],
-  ["a disk with room is ready", 2 * MIB, "ready"],
-  ["a disk whose room is unknown is ready", undefined, "ready"],
+const REFUSALS: readonly [
+  msSinceRefusal: number | undefined,
+  free: number | undefined,
+  state: string,
+][] = [
+  [undefined, 0, "ready"],
+  [0, 9 * MIB, "out-of-disk"],
+  [9_999, 9 * MIB, "out-of-disk"],
+  [10_000, 2 * MIB, "ready"],
+  [10_000, 2 * MIB - 1, "out-of-disk"], // less than the longest batch
+  [86_400_000, 0, "out-of-disk"],
+  [10_000, undefined, "ready"],
 ];
 
-for (const [says, free, later] of FREE_LATER) {
-  test(`a refused write counts as out of disk for ten seconds; after that ${says}`, async (t) => {
-    const admin = await startAdmin(t);
-    admin.status.free = async () => free;
-    const paths = ["/readyz", "/status.json"];
-    const states = async () =>
-      Promise.all(paths.map(async (path) => JSON.parse((await admin.get(path)).text).state));
-    const refuse = (msSinceRefusal: number | undefined) => {
-      admin.wait();
-      admin.status.known = { plants: 7, queueBytes: 0, msSinceRefusal };
-    };
-    refuse(0);
-    assert.deepEqual(await states(), ["out-of-disk", "out-of-disk"]);
-    assert.equal((await admin.get("/readyz")).status, 503);
-    refuse(9_999);
-    assert.deepEqual(await states(), ["out-of-disk", "out-of-disk"]);
-    refuse(10_000);
-    assert.deepEqual(await states(), [later, later]);
-    const { text } = await admin.get("/metrics");
-    assert.ok(text.includes(`plant_store_state{state="${later}"} 1\n`));
-    refuse(undefined);
-    assert.deepEqual(await states(), ["ready", "ready"]);
+for (const [msSinceRefusal, freeBytes, state] of REFUSALS) {
+  test(`a write refused ${msSinceRefusal} ms ago, with ${freeBytes} bytes free now, is ${state}`, async (t) => {
+    const { status, get } = await startAdmin(t);
+    status.now.store = { plants: 7, queueBytes: 0, msSinceRefusal };
+    status.disk = freeBytes === undefined ? undefined : { freeBytes, totalBytes: 1e9 };
+    assert.equal(JSON.parse((await get("/readyz")).text).state, state);
   });
 }
-
-test("creates that are answered 503 leave the server ready unless the disk refused a write", async (t) => {
-  const admin = await startAdmin(t);
-  for (const error of [50302, 50303]) requests.publish({ ...REFUSED, error });
-  assert.equal((await admin.get("/readyz")).status, 200);
-});
-
-const REFUSED = {
-  method: "POST",
-  path: "/plants",
-  status: 503,
-  durationMs: 1,
-  bodyBytes: 9,
-  requestId: "a-1",
-  token: "gardener",
-};
-
-test("/readyz does not ask the disk unless a write was refused", async (t) => {
-  const admin = await startAdmin(t);
-  admin.status.free = () => assert.fail("the disk was asked");
-  assert.equal((await admin.get("/readyz")).status, 200);
-});
-
-test("a listener that other machines can reach logs a warning", async (t) => {
-  const warnings = collectWarnings(t, "0.0.0.0");
-  await startAdmin(t, { host: "0.0.0.0", port: 0 });
-  assert.equal(warnings.length, 1);
-  await startAdmin(t, { host: "127.0.0.1", port: 0 });
-  assert.equal(warnings.length, 1);
-});

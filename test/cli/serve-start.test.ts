@@ -160,7 +160,9 @@ test(
   NEEDS_TERMINAL,
   async (t) => {
     const folder = join(makeFolder(t), "data");
-    const shown = await showAtTerminal(t, ["--first-token", "--data", folder]);
+    const args = ["--first-token", "--admin", "127.0.0.1:0", "--data", folder];
+    const shown = await showAtTerminal(t, args);
+    assert.match(shown, /^status page: http:\/\/127\.0\.0\.1:[1-9][0-9]*$/m);
     assert.equal(await runCurlLine(curlLine(shown)), MONSTERA);
     const line = `{"id":1,${MONSTERA.slice(1)}`;
     assert.equal(readLog(folder), `${line}\n`);

@@ -11,7 +11,7 @@ test("a start that reads the log for 2 s logs its progress once, a shorter start
   reportTo((notice) => notices.push(notice));
   t.after(() => reportTo(printNotice));
   const status = new ServeStatus("/data");
-  assert.equal(status.progress(), undefined);
+  assert.equal(status.progress, undefined);
 
   for (const [ms, bytes] of [
     [7000, 0],
@@ -22,7 +22,7 @@ test("a start that reads the log for 2 s logs its progress once, a shorter start
     now = ms;
     status.reading(bytes, 120_000_000);
     assert.equal(notices.length, ms < 9000 ? 0 : 1);
-    assert.deepEqual(status.progress(), { bytes, total: 120_000_000 });
+    assert.deepEqual(status.progress, { bytes, total: 120_000_000 });
   }
   assert.deepEqual(notices, [
     {
@@ -34,6 +34,26 @@ test("a start that reads the log for 2 s logs its progress once, a shorter start
   ]);
 });
 
-test("a file system without blocks has no disk to show", async () => {
-  assert.equal(await new ServeStatus("/proc").disk(), undefined);
+test("a poll shows the disk of the folder; a file system without blocks has none", async () => {
+  for (const [folder, isKnown] of [
+    ["/", true],
+    ["/proc", false],
+    ["/missing", false],
+    [undefined, false],
+  ] as const) {
+    const status = new ServeStatus(folder);
+    await status.pollDisk();
+    assert.equal(status.disk !== undefined, isKnown, folder);
+  }
+});
+
+test("a disk that has not responded by the next poll is unknown", async () => {
+  const status = new ServeStatus("/");
+  await status.pollDisk();
+  const slow = status.pollDisk();
+  assert.notEqual(status.disk, undefined);
+  await status.pollDisk();
+  assert.equal(status.disk, undefined);
+  await slow;
+  assert.notEqual(status.disk, undefined);
 });

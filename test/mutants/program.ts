@@ -1,24 +1,35 @@
 /** Mistakes in the program and its listener for the operator that tests have to find. */
 export const PROGRAM = `
 admin/server.ts
-the Host of a page is compared by its end: admin/server-address
+the Host of a page is compared by its end: admin/server
 - /^[A-Za-z0-9_-]+$/.test(host);
 + /[A-Za-z0-9_-]+$/.test(host);
 a page of another site may read the figures: admin/server
--   if (isChecked && !isSafeHost(headers.host)) {
-+   if (!isChecked && !isSafeHost(headers.host)) {
-the body of a refused request is read to its end: admin/server
-- , Connection: "close" };
-+ , Connection: "keep-alive" };
+-   if (isLocal && !isSafeHost(headers.host)) {
++   if (!isLocal && !isSafeHost(headers.host)) {
+the body of a request is read to its end: admin/server
+-     Connection: "close",
++     Connection: "keep-alive",
 a server that is not ready says that it is: admin/server
-- status: state === "ready" ? 200 : 503 };
-+ status: 200 };
-the status page has no policy of its own: admin/status-page
--     "Content-Security-Policy": STATUS_PAGE_POLICY,
+- state.state === "ready" ? 200 : 503, state);
++ 200, state);
+the pages have no policy: admin/server
+-     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
 admin/recorder.ts
-a label of a metric comes from the client: admin/metrics
-- const name = operation === undefined ? "none" : OPERATIONS[operation];
-+ const name = (message.path ?? "none") as "none"; void operation;
+the page is empty after the wall clock was set back: admin/recorder
+-   return Math.floor(clock.monotonicMs() / 1000);
++   return Math.floor(clock.wallMs() / 1000);
+a stream that was cut counts as a success: admin/metrics
+- const status = cut ? 0 : message.status;
++ const status = message.status;
+admin/status-page.ts
+a server that fails every request looks well: admin/status-page
+- const isFailing = state === "ready" && failures > 0;
++ const isFailing = state !== "ready" && failures > 0;
+admin/page-parts.ts
+a name of a token becomes markup: admin/status-page
+-     return String(value).replace(/[&<>"']/g, (character) => \`&#\${character.charCodeAt(0)};\`);
++     return String(value);
 cli/program.ts
 a damaged log is worth a restart: cli/data-commands
 - ["corruption", "unsynced", "invalid_json"];

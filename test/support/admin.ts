@@ -1,64 +1,42 @@
 /** An admin listener that shows the status of a test. */
 import { request as httpRequest } from "node:http";
 import type { TestContext } from "node:test";
-import { AdminServer } from "../../src/admin/server.ts";
+import { type AdminServer, startAdminServer } from "../../src/admin/server.ts";
+import type { ServiceState, Status } from "../../src/admin/status.ts";
+import { clock } from "../../src/clock.ts";
 import type { AdminAddress } from "../../src/core/options.ts";
-import type {
-  DatabaseStatus,
-  DiskStatus,
-  ServiceState,
-  StartProgress,
-  Status,
-  StoreStatus,
-} from "../../src/core/services.ts";
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 /** A status that the test sets. The tests of the program use the real one. */
-class TestStatus implements Status {
-  current: ServiceState = "ready";
-  known: StoreStatus | undefined = { plants: 7, logBytes: 400, queueBytes: 0 };
-  listed: ReturnType<Status["tokens"]> = [];
+export class TestStatus implements Mutable<Status> {
+  version = "1.2.3";
+  folder: string | undefined = "/var/lib/plant-store";
+  url: string | undefined = "http://127.0.0.1:8080";
+  progress: Status["progress"];
+  disk: Status["disk"] = { freeBytes: 1024, totalBytes: 4096 };
+  now: {
+    state: ServiceState;
+    store: ReturnType<Status["store"]>;
+    database: ReturnType<Status["database"]>;
+    tokens: ReturnType<Status["tokens"]>;
+  } = {
+    state: "ready",
+    store: { plants: 7, logBytes: 400, queueBytes: 0 },
+    database: undefined,
+    tokens: [],
+  };
 
-  read: StartProgress | undefined;
-
-  state(): ServiceState {
-    return this.current;
-  }
-  progress(): StartProgress | undefined {
-    return this.read;
-  }
-  store(): StoreStatus | undefined {
-    return this.known;
-  }
-  overDatabase: DatabaseStatus | undefined;
-  database(): DatabaseStatus | undefined {
-    return this.overDatabase;
-  }
-  tokens(): ReturnType<Status["tokens"]> {
-    return this.listed;
-  }
-  dataFolder: string | undefined = "/var/lib/plant-store";
-  folder(): string | undefined {
-    return this.dataFolder;
-  }
-  free: () => Promise<number | undefined> = async () => 1024;
-
-  totalBytes = 4096;
-  async disk(): Promise<DiskStatus | undefined> {
-    const freeBytes = await this.free();
-    return freeBytes === undefined ? undefined : { freeBytes, totalBytes: this.totalBytes };
-  }
-  serviceUrl: string | undefined = "http://127.0.0.1:8080";
-  url(): string | undefined {
-    return this.serviceUrl;
-  }
+  state = () => this.now.state;
+  store = () => this.now.store;
+  database = () => this.now.database;
+  tokens = () => this.now.tokens;
 }
 
 export interface Admin {
   readonly status: TestStatus;
   readonly server: AdminServer;
-  get(path: string, request?: AdminRequest): Promise<AdminAnswer>;
-  /** Has the next request make its text anew. */
-  wait(): void;
+  get(path: string, request?: AdminRequest): Promise<AdminResponse>;
 }
 
 interface AdminRequest {
@@ -66,7 +44,7 @@ interface AdminRequest {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-interface AdminAnswer {
+interface AdminResponse {
   readonly status: number | undefined;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly text: string;
@@ -77,18 +55,17 @@ export async function startAdmin(
   address: AdminAddress = { host: "127.0.0.1", port: 0 },
 ): Promise<Admin> {
   const status = new TestStatus();
-  const server = await AdminServer.start({ address, status, version: "1.2.3" });
+  const server = await startAdminServer(address, status);
   t.after(() => server.close());
-  const { now } = performance;
-  let waitedMs = 0;
-  return {
-    status,
-    server,
-    get: (path, request) => ask(server.url, path, request),
-    wait: () => {
-      waitedMs += 100;
-      t.mock.method(performance, "now", () => now.call(performance) + waitedMs);
-    },
+  return { status, server, get: (path, request) => ask(server.url, path, request) };
+}
+
+/** Has the monotonic clock stand until the returned function moves it. */
+export function freezeTime(t: TestContext): (ms: number) => void {
+  let now = 5_000_000;
+  t.mock.method(clock, "monotonicMs", () => now);
+  return (ms) => {
+    now += ms;
   };
 }
 
@@ -97,7 +74,7 @@ export function ask(
   url: string,
   path: string,
   { method = "GET", headers = {} }: AdminRequest = {},
-): Promise<AdminAnswer> {
+): Promise<AdminResponse> {
   const target = { host: new URL(url).hostname.replace(/^\[|\]$/g, ""), port: new URL(url).port };
   return new Promise((resolve, reject) => {
     const req = httpRequest({ ...target, path, method, headers, agent: false }, (res) => {

@@ -1,0 +1,128 @@
+/** What the status page is made of: markup in which every value is escaped, figures for people, plots, style. */
+
+/** Markup. Values become markup only by `html`. */
+export class Html {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+type Value = string | number | Html | readonly Html[];
+
+/** Tag of a template: escapes every value that is not markup. */
+export function html({ raw }: TemplateStringsArray, ...values: readonly Value[]): Html {
+  const encode = (value: Value): string => {
+    if (value instanceof Html) return value.text;
+    if (typeof value === "object") return value.map(encode).join("\n");
+    return String(value).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+  };
+  return new Html(String.raw({ raw }, ...values.map(encode)));
+}
+
+/** At most three digits, but all of a whole number: `0.693`, `1,204,377`; `short`: `1.2M`. */
+export function figure(value: number, notation: "standard" | "compact" = "standard"): string {
+  const digits = notation === "standard" && value >= 1000 ? 21 : 3;
+  return value.toLocaleString("en", { maximumSignificantDigits: digits, notation });
+}
+
+export function size(bytes = Number.NaN): string {
+  if (Number.isNaN(bytes)) return "unknown";
+  const power = Math.max(0, Math.floor(Math.log2(bytes) / 10));
+  return `${figure(bytes / 1024 ** power)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power]}`;
+}
+
+/** A length of time: `90 s`, `5 min`, `47 d`. */
+export function span(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  const units = { d: 86_400, h: 3600, min: 60, s: 1 };
+  const [unit, length] = Object.entries(units).find(([, each]) => seconds >= 2 * each) ?? ["s", 1];
+  return `${Math.floor(seconds / length)} ${unit}`;
+}
+
+/** Terms and their values in columns. */
+export function facts(entries: readonly (readonly [term: string, value: string | Html])[]): Html {
+  const items = entries.map(([term, value]) => html`<div><dt>${term}</dt><dd>${value}</dd></div>`);
+  return html`<dl>${items}</dl>`;
+}
+
+/** A section with a list, or with `none` if it is empty. */
+export function list(title: string, items: readonly Html[], none: string | Html): Html {
+  const rows = html`<ul>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
+  return html`<section><h2>${title}</h2>${items.length === 0 ? html`<p>${none}</p>` : rows}</section>`;
+}
+
+/** How many seconds a plot shows; whole minutes. */
+const WIDTH = 300;
+
+/**
+ * A plot with a bar for each second, the newest at the right.
+ *
+ * @param tops how high each bar is; there is none for 0.
+ * @param feet where each bar begins. The scale then has a step for each power of ten from 0.1, so that a value
+ * shows beside one of a hundred times; else it goes from 0 to 1, 2 or 5 times a power of ten.
+ */
+export function plot(title: string, tops: readonly number[], feet?: readonly number[]): Html {
+  const top = Math.max(0, ...tops);
+  const power = 10 ** Math.floor(Math.log10(top || 1));
+  const end = power * ([1, 2, 5].find((step) => top <= step * power) ?? 10);
+  const steps = Math.max(1, Math.ceil(Math.log10(top || 1)) + 1);
+  const powers = Array.from({ length: steps + 1 }, (_, at) => 10 ** (at - 1));
+  const labels = feet ? powers : [0, end / 2, end];
+  const share = (value: number) => (feet ? (Math.log10(value) + 1) / steps : value / end);
+  const y = (value: number) => Number((100 - 100 * Math.max(0, share(value))).toFixed(1));
+  const bars = tops.map((value, at) => {
+    const foot = feet ? Math.max(y(feet[at] ?? 0), y(value) + 1.5) : 100;
+    return value === 0 ? "" : `M${WIDTH - tops.length + at + 0.5} ${foot}V${y(value)}`;
+  });
+  const minutes = Array.from({ length: WIDTH / 60 + 1 }, (_, at) => at);
+  const grid = labels.map((label) => `M0 ${y(label)}H${WIDTH}`);
+  const ticks = minutes.map((at) => `M${60 * at} 100v4`);
+  const says = top === 0 ? "none" : `at most ${figure(top)}`;
+  return html`<figure><figcaption><b>${title}</b> <small>${says}</small></figcaption>
+<svg viewBox="-30 -8 ${WIDTH + 42} 130" role="img" aria-label="${title}: ${says}">
+<path d="${[...grid, ...ticks].join("")}"/><path class="bars" d="${bars.join("")}"/>
+${labels.map((label) => html`<text x="-5" y="${y(label) + 3}">${top ? figure(label, "compact") : ""}</text>`)}
+${minutes.map((age) => html`<text class="x" x="${WIDTH - 60 * age}" y="117">${age === 0 ? "now" : age}</text>`)}
+</svg></figure>`;
+}
+
+/** Readable on a phone, in the dark, and without colour. */
+export const STYLE = new Html(`
+:root {
+  color-scheme: light dark;
+  --ground: light-dark(#f6f8f4, #111512); --card: light-dark(#fff, #1a201c);
+  --ink: light-dark(#1b241c, #e6ece5); --faint: light-dark(#5c685e, #9aa79c);
+  --line: light-dark(#d9e0d8, #2e3830); --leaf: light-dark(#2f7d46, #6cc486);
+  --sun: light-dark(#a15c00, #f0b35a); --bad: light-dark(#b3261e, #ff8a80);
+}
+* { box-sizing: border-box; margin: 0; padding: 0; overflow-wrap: anywhere; }
+body { background: var(--ground); color: var(--ink); font: 16px/1.45 system-ui, sans-serif; font-variant-numeric: tabular-nums; }
+main, .pair { display: grid; gap: 1rem; }
+main { max-width: 60rem; margin: auto; padding: 1rem; }
+.pair { grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); align-items: start; }
+header, nav, li, figcaption { display: flex; flex-wrap: wrap; align-items: baseline; gap: .25rem .75rem; }
+header p, nav { width: 100%; }
+h1 { font-size: 1.35rem; }
+h2 { font-size: 1rem; margin-bottom: .5rem; }
+a { color: var(--leaf); }
+.state { padding: .1rem .6rem; border-radius: 1rem; color: var(--card); background: var(--bad); }
+.ready { background: var(--leaf); }
+.starting, .draining { background: var(--sun); }
+.bad { color: var(--bad); }
+section, figure { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .75rem 1rem; min-width: 0; }
+dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(6.5rem, 1fr)); gap: .75rem 1rem; }
+dt, small, p { color: var(--faint); font-size: .85rem; }
+dd { font-weight: 600; }
+ul { list-style: none; font-size: .9rem; }
+li { padding: .3rem 0; border-top: 1px solid var(--line); justify-content: space-between; }
+code { display: block; margin-top: .25rem; color: var(--ink); user-select: all; }
+svg { display: block; width: 100%; margin-top: .5rem; }
+path { stroke: var(--line); stroke-width: .7; }
+.bars { stroke: var(--leaf); stroke-width: 1.1; }
+figure:nth-child(n + 3) .bars { stroke: var(--sun); }
+text { fill: var(--faint); font-size: 9px; text-anchor: end; }
+.x { text-anchor: middle; }
+@media (max-width: 30rem) { text { font-size: 11px; } }
+`);
