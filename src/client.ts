@@ -6,15 +6,8 @@
  * the last plant that it has yielded. Uses nothing that a browser lacks.
  */
 import { failureOf, PlantStoreError } from "./core/errors.ts";
-import {
-  assertInt64,
-  copyNewPlant,
-  encodeNewPlant,
-  type NewPlant,
-  type Plant,
-  parseInt64,
-  scanJson,
-} from "./core/json.ts";
+import { assertInt64, parseInt64, scanJson } from "./core/json.ts";
+import { encodeNewPlant, type NewPlant, type Plant, validatePlant } from "./core/plant.ts";
 
 export { encodeNewPlant, type NewPlant, type Plant, PlantStoreError };
 
@@ -81,7 +74,7 @@ export class PlantClient {
    * another plant has the id.
    */
   async create(plant: NewPlant, { signal }: CallOptions = {}): Promise<Plant> {
-    const { id, ...stored } = copyNewPlant(plant);
+    const { id, ...stored } = validatePlant(plant);
     const headers = { "Content-Type": "application/json" };
     const init = { method: "POST", headers, body: encodeNewPlant({ id, ...stored }) };
     const text = await this.#ask("", init, signal);
@@ -243,7 +236,7 @@ function parsePlant(text: string, id?: bigint): NewPlant {
     scanJson(text, (name, value) => {
       if (JSON.parse(name) === "id") plant.id = parseInt64(value);
     });
-    return copyNewPlant(plant);
+    return validatePlant(plant);
   } catch {
     throw failureOf(200, text);
   }

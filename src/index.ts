@@ -24,13 +24,12 @@ export {
   PlantStoreError,
   type RequestErrorCode,
 } from "./core/errors.ts";
-export { encodeNewPlant } from "./core/json.ts";
 export {
   NUMBER_OPTIONS,
   type NumberOption,
   type NumberOptionName,
 } from "./core/options.ts";
-export type { NewPlant, Plant } from "./core/plant.ts";
+export { encodeNewPlant, type NewPlant, type Plant } from "./core/plant.ts";
 export type {
   CreateOutcome,
   DatabaseStatus,

@@ -12,7 +12,7 @@ import {
   isSamePlant,
   type NewPlant,
   unknownCursor,
-  validateNewPlant,
+  validatePlant,
 } from "./core/plant.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "./core/services.ts";
 import { hashToken, isLive, makeRecord, type NewToken, type TokenRecord } from "./core/token.ts";
@@ -60,7 +60,7 @@ function makePlants(assertUsable: () => void): PlantService {
   };
   return {
     async create(given) {
-      const plant = validateNewPlant(given);
+      const plant = validatePlant(given);
       const { id } = plant;
       const stored = find(id);
       if (stored && !isSamePlant(stored, plant)) throw conflict(id);

@@ -23,13 +23,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   http: ["core", "memory"],
   admin: ["core", "http", "clock"],
   testing: ["core"],
-  client: ["core/errors.ts", "core/json.ts", "core/text.ts"],
+  client: ["core/errors.ts", "core/json.ts", "core/plant.ts", "core/text.ts"],
   index: ["core", "store", "auth", "http"],
   cli: ["index", "core", "log", "store", "auth", "http", "admin", "postgres"],
 };
 
 /** What core may take from Node: none does I/O, reads a clock or is random. */
-const CORE_MAY_USE = ["node:buffer", "node:diagnostics_channel"];
+const CORE_MAY_USE = ["node:diagnostics_channel"];
 /** And only this from `node:crypto`, because a hash depends on its input only. */
 const HASH_IMPORT = 'import { createHash } from "node:crypto";\n';
 

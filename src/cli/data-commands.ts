@@ -2,7 +2,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { INT64_RANGE, parseInt64 } from "../core/json.ts";
-import { validateNewPlant } from "../core/plant.ts";
+import { validatePlant } from "../core/plant.ts";
 import {
   type BadLine,
   backup as backUp,
@@ -61,7 +61,7 @@ async function findLine(data: string, id: bigint): Promise<Buffer | undefined> {
   let found: Buffer | undefined;
   for await (const lines of exportLines(data)) {
     eachLine(lines, (start, end, plant) => {
-      if (plant?.hasId(id) === true) found = lines.subarray(start, end);
+      if (plant?.id === id) found = lines.subarray(start, end);
       return found === undefined;
     });
     if (found !== undefined) break;
@@ -127,7 +127,7 @@ async function regularSize(file: string): Promise<number | undefined> {
 /** Reads a file as an import does, and creates nothing. Returns whether every line is a plant. */
 async function isImportable(file: string, bytes: number): Promise<boolean> {
   const create = async (plant: NewPlant) => {
-    validateNewPlant(plant);
+    validatePlant(plant);
     return "created" as const;
   };
   const text = fs.createReadStream(file);

@@ -1,11 +1,10 @@
 /**
- * Reads JSON text without the losses of `JSON.parse`, and its numbers as exact int64s; writes plants.
+ * Reads JSON text without the losses of `JSON.parse`, and its numbers as exact int64s.
  *
  * `JSON.parse` rounds numbers, hides duplicate members, and builds objects whose keys an attacker may
  * choose to collide. This scanner checks the whole text against RFC 8259, builds nothing, and reports
  * the members of the top-level object. It is iterative: a level of depth takes a byte, never a stack
- * frame, and it knows nothing about plants; they are here because the client may import this file. It uses
- * nothing that a browser lacks.
+ * frame. It knows nothing about plants, and uses nothing that a browser lacks.
  */
 import { PlantStoreError } from "./errors.ts";
 import { encodeJsonString } from "./text.ts";
@@ -44,7 +43,7 @@ class Scanner {
   readonly #text: string;
   readonly #onMember: MemberVisitor;
   #at = 0;
-  /** The bracket that ends each open container. Of a long array, memory that is not written to takes no room. */
+  /** The bracket that ends each open container. The system gives room only to the pages that are written to. */
   readonly #closers: Uint8Array;
   #depth = 0;
   /** Name, and start of the value, of the top-level member that is being read. */
@@ -255,60 +254,4 @@ export function parseCanonicalInt64(text: string): bigint | undefined {
   if (text.length <= 15) return BigInt(Number(text));
   const value = BigInt(text);
   return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
-}
-
-/*
- * Plants in code, and the JSON that is written of them: of a record, of an answer, of a client's request.
- */
-
-/** What the create operation answers (interface, section 2.1). */
-export interface Plant {
-  readonly name: string;
-  readonly tag?: string;
-}
-
-/** What a client creates and the store keeps (interface, section 2.2). */
-export interface NewPlant extends Plant {
-  /** An int64: from -9223372036854775808 to 9223372036854775807. */
-  readonly id: bigint;
-}
-
-/**
- * Judges a plant that was built in code by the same rules, and copies it: the plant that is stored is
- * the one that was judged, even if the caller changes its object later.
- *
- * @throws TypeError or RangeError: a mistake of the calling program.
- * @internal
- */
-export function copyNewPlant({ id, name, tag }: NewPlant): NewPlant {
-  assertInt64(id);
-  if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
-  if (tag !== undefined && typeof tag !== "string") {
-    throw new TypeError(`tag: expected a string or undefined, got ${typeof tag}`);
-  }
-  return newPlant(id, name, tag);
-}
-
-/**
- * `{"name":…[,"tag":…]}`: the answer of the create operation.
- *
- * @param start what comes before the name.
- * @internal
- */
-export function encodePlant({ name, tag }: Plant, start = "{"): string {
-  const named = `${start}"name":${encodeJsonString(name)}`;
-  return tag === undefined ? `${named}}` : `${named},"tag":${encodeJsonString(tag)}}`;
-}
-
-/**
- * JSON of a plant, which `JSON.stringify` cannot make of a bigint: `{"id":…,"name":…[,"tag":…]}`, as one
- * line of the log without its line feed.
- */
-export function encodeNewPlant(plant: NewPlant): string {
-  return encodePlant(plant, `{"id":${plant.id},`);
-}
-
-/** @internal */
-export function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
-  return tag === undefined ? { id, name } : { id, name, tag };
 }

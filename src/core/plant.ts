@@ -1,146 +1,74 @@
 /**
  * What a plant is, and its one JSON form.
  *
- * `parseNewPlant` judges untrusted bytes: a request body, or a line of the log. It reads what the
- * `encode` functions write back to the same plant. Names and tags are any JSON string and are never
- * trimmed or normalised; an id is an exact int64.
+ * `parseNewPlant` reads untrusted bytes: the body of a request, or a line of a log. It reads what `encodeNewPlant`
+ * writes back to the same plant. Names and tags are any JSON string and are never trimmed or normalised; an id is
+ * an exact int64.
  *
- * `PlantMatcher` recognises a plant in the form in which the store writes it, the only form of a line of the
- * log, without making a string or an object. `parseNewPlant` agrees on every plant that it matches.
+ * `PlantMatcher` recognises a plant in the form in which the store writes it, without making a string or an
+ * object. Whatever it matches, the general parser reads as the same plant. Uses nothing that a browser lacks.
  */
-import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
-import {
-  copyNewPlant,
-  encodeNewPlant,
-  INT64_RANGE,
-  type NewPlant,
-  newPlant,
-  parseCanonicalInt64,
-  parseInt64,
-  scanJson,
-} from "./json.ts";
+import { assertInt64, INT64_RANGE, parseInt64, scanJson } from "./json.ts";
 import { RECORD_BYTES_MAX } from "./options.ts";
-import { quote, truncate } from "./text.ts";
+import { encodeJsonString, quote, truncate } from "./text.ts";
 
-export type { NewPlant, Plant } from "./json.ts";
-/** @internal */
-export { encodeNewPlant, encodePlant } from "./json.ts";
-
-/**
- * Reads a NewPlant from JSON text. Ignores members other than `id`, `name` and `tag`.
- *
- * @throws PlantStoreError `invalid_utf8`, `invalid_json`, `duplicate_member` or `invalid_plant`; the
- * message of the last two names every faulty member.
- * @internal
- */
-export function parseNewPlant(bytes: Buffer): NewPlant {
-  if (!isUtf8(bytes)) {
-    throw new PlantStoreError("invalid_utf8", "expected text in UTF-8, got other bytes");
-  }
-  const text = bytes.toString();
-  return parseCommon(text) ?? parseAny(text);
+/** What the create operation returns (interface, section 2.1). */
+export interface Plant {
+  readonly name: string;
+  readonly tag?: string;
 }
 
-const SPACE = "[ \\t\\r\\n]*";
-const COMMA = `${SPACE},${SPACE}`;
-const ID = `"id"${SPACE}:${SPACE}(-?[0-9]+)`;
-const TEXT = `${SPACE}:${SPACE}"([ !#-[\\]-\\uffff]*)"`;
-/** A plant as most clients write it: the id first or last, and no escapes. */
-const COMMON_PLANT = new RegExp(
-  `^\\{${SPACE}(?:${ID}${COMMA})?"name"${TEXT}(?:${COMMA}"tag"${TEXT})?(?:${COMMA}${ID})?${SPACE}\\}$`,
-);
-
-/** A pattern takes memory in proportion to the text. */
-const COMMON_LENGTH_MAX = 1024 * 1024;
-
-/** `undefined` for everything that is left to `parseAny`, which takes several times as long. */
-function parseCommon(text: string): NewPlant | undefined {
-  if (text.length > COMMON_LENGTH_MAX) return undefined;
-  const members = COMMON_PLANT.exec(text);
-  if (members === null) return undefined;
-  const [, first, name = "", tag, last] = members;
-  if (first !== undefined && last !== undefined) return undefined;
-  const id = parseCanonicalInt64(first ?? last ?? "");
-  return id === undefined ? undefined : newPlant(id, name, tag);
+/** What a client creates and the store keeps (interface, section 2.2). */
+export interface NewPlant extends Plant {
+  /** An int64: from -9223372036854775808 to 9223372036854775807. */
+  readonly id: bigint;
 }
 
-type Field = "id" | "name" | "tag";
-
-/** What may spell one of them with escapes: decoding every escaped name would double the time of a body. */
-const ESCAPED_FIELD = /^"(?:[adegimnt]|\\u00[67][0-9a-fA-F]){2,4}"$/;
-
-function parseAny(text: string): NewPlant {
-  const literals: Record<Field, string[]> = { id: [], name: [], tag: [] };
-  const whole = scanJson(text, (nameLiteral, literal) => {
-    const isEscaped = nameLiteral.includes("\\");
-    if (isEscaped && !ESCAPED_FIELD.test(nameLiteral)) return;
-    const name = isEscaped ? JSON.parse(nameLiteral) : nameLiteral.slice(1, -1);
-    if (Object.hasOwn(literals, name)) literals[name as Field].push(literal);
-  });
-  if (!whole.startsWith("{")) {
-    const message = `expected a JSON object, got ${describeValue(whole)}`;
-    throw new PlantStoreError("invalid_plant", message);
-  }
-  let code: "invalid_plant" | "duplicate_member" = "invalid_plant";
-  const faults: string[] = [];
-  const read = <T>(name: Field, expected: string, parse: (literal: string) => T | undefined) => {
-    const { 0: literal, length } = literals[name];
-    if (literal === undefined) {
-      if (name !== "tag") faults.push(`${name}: required`);
-    } else if (length > 1) {
-      // RFC 7493 section 2.3: nobody knows which of the values counts, so none does.
-      code = "duplicate_member";
-      faults.push(`${name}: expected once, given ${length} times`);
-    } else {
-      const value = parse(literal);
-      if (value !== undefined) return value;
-      faults.push(`${name}: expected ${expected}, got ${describeValue(literal)}`);
-    }
-    return undefined;
-  };
-  const isBeyond = Math.abs(Number(literals.id[0])) >= 2 ** 63;
-  const id = read("id", isBeyond ? `an int64, ${INT64_RANGE}` : "an int64", parseInt64);
-  const name = read("name", "a string", parseString);
-  const tag = read("tag", "a string", parseString);
-  if (faults.length === 0 && id !== undefined && name !== undefined) return newPlant(id, name, tag);
-  throw new PlantStoreError(code, faults.join("; "));
-}
-
-/** `JSON.parse` also copies: a slice would keep the whole text in memory. */
-function parseString(literal: string): string | undefined {
-  return literal.startsWith('"') ? JSON.parse(literal) : undefined;
-}
-
-const CONTAINERS: Readonly<Record<string, string>> = { "{": "an object", "[": "an array" };
-
-function describeValue(literal: string): string {
-  if (literal.startsWith('"')) return `the string ${quote(JSON.parse(literal))}`;
-  return CONTAINERS[literal.charAt(0)] ?? truncate(literal);
+function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
+  return tag === undefined ? { id, name } : { id, name, tag };
 }
 
 /**
- * Checks a plant that was built in code, also the length of its line, and copies it.
+ * Checks a plant that was built in code, and copies it: the plant that is stored is the one that was checked,
+ * even if the caller changes its object later.
  *
- * @throws TypeError or RangeError: a mistake of the calling program. PlantStoreError `body_too_large` if the
- * line of the plant is longer than a record may be.
+ * @throws TypeError or RangeError: a mistake of the calling program. PlantStoreError `body_too_large` if its line
+ * would be longer than a record may be.
  * @internal
  */
-export function validateNewPlant(given: NewPlant): NewPlant {
-  const plant = copyNewPlant(given);
-  const characters = plant.name.length + (plant.tag ?? "").length;
-  if (characters <= SHORT_CHARACTERS) return plant;
-  const isLong = characters > RECORD_BYTES_MAX; // such a line may be too long to be made
-  const bytes = isLong ? characters : Buffer.byteLength(encodeNewPlant(plant)) + 1;
-  if (bytes <= RECORD_BYTES_MAX) return plant;
-  throw new PlantStoreError(
-    "body_too_large",
-    `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of a log, got ${bytes}`,
-  );
+export function validatePlant({ id, name, tag }: NewPlant): NewPlant {
+  assertInt64(id);
+  if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
+  if (tag !== undefined && typeof tag !== "string") {
+    throw new TypeError(`tag: expected a string or undefined, got ${typeof tag}`);
+  }
+  const plant = newPlant(id, name, tag);
+  // A character takes at most six bytes of a line, so most plants need not be counted.
+  if (6 * (name.length + (tag ?? "").length + 64) > RECORD_BYTES_MAX) assertFits(plant);
+  return plant;
 }
 
-/** A line of so many characters fits, because each takes six bytes at most. */
-const SHORT_CHARACTERS = RECORD_BYTES_MAX / 6 - 64;
+function assertFits(plant: NewPlant): void {
+  const bytes = new TextEncoder().encode(encodeNewPlant(plant)).length + 1;
+  if (bytes <= RECORD_BYTES_MAX) return;
+  const message = `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line, got ${bytes}`;
+  throw new PlantStoreError("body_too_large", message);
+}
+
+/** `{"name":…[,"tag":…]}`: what the create operation returns. @internal */
+export function encodePlant({ name, tag }: Plant, start = "{"): string {
+  const named = `${start}"name":${encodeJsonString(name)}`;
+  return tag === undefined ? `${named}}` : `${named},"tag":${encodeJsonString(tag)}}`;
+}
+
+/**
+ * JSON of a plant, which `JSON.stringify` cannot make of a bigint: `{"id":…,"name":…[,"tag":…]}`, as one
+ * line of the log without its line feed.
+ */
+export function encodeNewPlant(plant: NewPlant): string {
+  return encodePlant(plant, `{"id":${plant.id},`);
+}
 
 /** Whether two plants are equal; an absent tag differs from an empty one. @internal */
 export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
@@ -149,11 +77,8 @@ export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
 
 /** @internal */
 export function conflict(id: bigint): PlantStoreError {
-  return new PlantStoreError(
-    "conflict",
-    `Cannot create plant ${id}: the id belongs to a plant with another name or tag; ` +
-      "get that one, or use another id",
-  );
+  const why = "the id belongs to a plant with another name or tag; get that one, or use another id";
+  return new PlantStoreError("conflict", `Cannot create plant ${id}: ${why}`);
 }
 
 /** @internal */
@@ -161,13 +86,89 @@ export function unknownCursor(after: bigint | undefined): PlantStoreError {
   return new PlantStoreError("unknown_cursor", `after: expected the id of a plant, got ${after}`);
 }
 
+/** Throws for bytes that are not UTF-8, and keeps a byte order mark, which JSON does not allow. */
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/**
+ * Reads a NewPlant from JSON text. Ignores members other than `id`, `name` and `tag`.
+ *
+ * @throws PlantStoreError `invalid_utf8`, `invalid_json`, `duplicate_member` or `invalid_plant`; the
+ * message of the last two names every member that is wrong.
+ * @internal
+ */
+export function parseNewPlant(bytes: Uint8Array): NewPlant {
+  let text: string;
+  try {
+    text = UTF8.decode(bytes);
+  } catch {
+    throw new PlantStoreError("invalid_utf8", "expected text in UTF-8, got other bytes");
+  }
+  return (text.includes("\\") ? undefined : matchPlant(bytes, text)) ?? parseAny(text);
+}
+
+/** Reads a body as most clients send it, several times as fast; `undefined` for any other. */
+function matchPlant(bytes: Uint8Array, text: string): NewPlant | undefined {
+  const plant = new PlantMatcher(bytes, { mayHaveSpaces: true });
+  if (plant.match(0) !== bytes.length) return undefined;
+  // Up to the name, characters and bytes have the same offsets.
+  const { id, nameStart, nameEnd, tagStart } = plant;
+  const end = text.indexOf('"', nameStart);
+  const tag = tagStart < 0 ? undefined : text.slice(tagStart - nameEnd + end, -2);
+  return newPlant(id, text.slice(nameStart, end), tag);
+}
+
+type Member = "id" | "name" | "tag";
+
+function parseAny(text: string): NewPlant {
+  const literals: Record<Member, string[]> = { id: [], name: [], tag: [] };
+  const whole = scanJson(text, (nameLiteral, literal) => {
+    const isEscaped = nameLiteral.includes("\\");
+    const name = isEscaped ? JSON.parse(nameLiteral) : nameLiteral.slice(1, -1);
+    if (Object.hasOwn(literals, name)) literals[name as Member].push(literal);
+  });
+  if (!whole.startsWith("{")) {
+    const message = `expected a JSON object, got ${describeValue(whole)}`;
+    throw new PlantStoreError("invalid_plant", message);
+  }
+  const errors: string[] = [];
+  const read = <T>(name: Member, expected: string, parse: (literal: string) => T | undefined) => {
+    const { 0: literal, length } = literals[name];
+    const value = literal === undefined ? undefined : parse(literal);
+    // RFC 7493 section 2.3: nobody knows which of several values counts, so none does.
+    if (length > 1) errors.push(`${name}: expected once, given ${length} times`);
+    else if (literal === undefined && name !== "tag") errors.push(`${name}: required`);
+    else if (literal !== undefined && value === undefined) {
+      errors.push(`${name}: expected ${expected}, got ${describeValue(literal)}`);
+    }
+    return value;
+  };
+  const range = Math.abs(Number(literals.id[0])) >= 2 ** 63 ? `, ${INT64_RANGE}` : "";
+  const id = read("id", `an int64${range}`, parseInt64);
+  const name = read("name", "a string", parseString);
+  const tag = read("tag", "a string", parseString);
+  if (errors.length === 0 && id !== undefined && name !== undefined) return newPlant(id, name, tag);
+  const isTwice = Object.values(literals).some(({ length }) => length > 1);
+  throw new PlantStoreError(isTwice ? "duplicate_member" : "invalid_plant", errors.join("; "));
+}
+
+/** `JSON.parse` also copies: a slice would keep the whole text in memory. */
+function parseString(literal: string): string | undefined {
+  return literal.startsWith('"') ? JSON.parse(literal) : undefined;
+}
+
+function describeValue(literal: string): string {
+  if (literal.startsWith('"')) return `the string ${quote(JSON.parse(literal))}`;
+  if (literal.startsWith("{")) return "an object";
+  return literal.startsWith("[") ? "an array" : truncate(literal);
+}
+
 /**
  * Recognises a plant in the form that `encodeNewPlant` writes, which is the form of every line of a log:
  *
  *   {"id":7,"name":"Fern"}  or  {"id":7,"name":"Fern","tag":"indoor"}
  *
- * without spaces, with the shortest spelling of the id, and with any escape of JSON in its strings. It makes
- * no strings and no objects: after a match, its fields say what was found and where.
+ * with the shortest spelling of the id, and with any escape of JSON in its strings. It makes no strings and no
+ * objects: after a match, its fields say what was found and where.
  *
  * @internal
  */
@@ -183,11 +184,16 @@ export class PlantMatcher {
   tagEnd = -1;
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
+  readonly #mayHaveSpaces: boolean;
 
-  /** @param bytes valid UTF-8. */
-  constructor(bytes: Uint8Array) {
+  /**
+   * @param bytes valid UTF-8.
+   * @param mayHaveSpaces whether a space may follow each colon and comma, as in bodies that Python writes.
+   */
+  constructor(bytes: Uint8Array, { mayHaveSpaces = false } = {}) {
     this.#bytes = bytes;
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    this.#mayHaveSpaces = mayHaveSpaces;
   }
 
   /**
@@ -195,32 +201,41 @@ export class PlantMatcher {
    * of this form. The fields are valid only after a match.
    */
   match(start: number): number {
+    const bytes = this.#bytes;
     if (!this.#isAt(start, ID_START) || !this.#isAt(start + 2, ID_END)) return -1;
-    const idEnd = this.#readId(start + 6);
-    if (idEnd < 0 || !this.#isAt(idEnd, NAME_START) || !this.#isAt(idEnd + 4, NAME_END)) return -1;
-    if (this.#bytes[idEnd + 8] !== QUOTE) return -1;
-    this.nameStart = idEnd + 9;
-    this.nameEnd = this.#skipString(this.nameStart);
-    if (this.nameEnd < 0) return -1;
+    let at = this.#readId(this.#skipSpace(start + 6));
+    if (at < 0 || bytes[at] !== COMMA) return -1;
+    at = this.#skipSpace(at + 1);
+    if (!this.#isAt(at, NAME_START) || !this.#isAt(at + 3, NAME_END)) return -1;
+    this.nameStart = this.#skipSpace(at + 7) + 1;
+    this.nameEnd = at = this.#skipString(this.nameStart);
+    if (at < 0) return -1;
     this.tagStart = this.tagEnd = -1;
-    let end = this.nameEnd + 1;
-    if (this.#isAt(end, TAG_START) && this.#isAt(end + 4, TAG_END)) {
-      this.tagStart = end + 8;
-      this.tagEnd = this.#skipString(this.tagStart);
-      if (this.tagEnd < 0) return -1;
-      end = this.tagEnd + 1;
+    if (bytes[at + 1] === COMMA) {
+      at = this.#skipSpace(at + 2);
+      if (!this.#isAt(at, TAG_START) || !this.#isAt(at + 2, TAG_END)) return -1;
+      this.tagStart = this.#skipSpace(at + 6) + 1;
+      this.tagEnd = at = this.#skipString(this.tagStart);
+      if (at < 0) return -1;
     }
-    return this.#bytes[end] === CLOSE_BRACE ? end + 1 : -1;
+    return bytes[at + 1] === CLOSE_BRACE ? at + 2 : -1;
   }
 
-  /** Whether the plant that was matched has this id. */
-  hasId(id: bigint): boolean {
-    return Number(BigInt.asIntN(32, id)) === this.idLow && Number(id >> 32n) === this.idHigh;
+  /** The id of the plant that was matched. */
+  get id(): bigint {
+    const { idHigh, idLow } = this;
+    // A double holds 53 bits exactly, and becomes a bigint faster than two words do.
+    if (Math.abs(idHigh) < 2 ** 20) return BigInt(idHigh * WORD + (idLow >>> 0));
+    return (BigInt(idHigh) << 32n) | BigInt(idLow >>> 0);
   }
 
   /** Whether the four bytes of `word` are at an offset: comparing one by one takes twice the time of a match. */
   #isAt(at: number, word: number): boolean {
     return at + 4 <= this.#bytes.length && this.#view.getInt32(at, true) === word;
+  }
+
+  #skipSpace(at: number): number {
+    return this.#mayHaveSpaces && this.#bytes[at] === SPACE ? at + 1 : at;
   }
 
   /** Returns the offset after the id, or -1. */
@@ -251,11 +266,12 @@ export class PlantMatcher {
   }
 
   /**
-   * Returns the offset of the quote that ends a string, or -1 if the string holds a control character, or a
-   * backslash that begins no escape.
+   * Returns the offset of the quote that ends the string after `start - 1`, or -1 if no string is there: no
+   * opening quote, a control character, or a backslash that begins no escape.
    */
   #skipString(start: number): number {
     const bytes = this.#bytes;
+    if (bytes[start - 1] !== QUOTE) return -1;
     for (let at = start; ; ) {
       while (IS_PLAIN[bytes[at] as number] === 1) at++;
       if (bytes[at] === QUOTE) return at;
@@ -280,7 +296,9 @@ const DIGITS_MAX = 19;
 const SHORT_DIGITS = 9;
 const WORD = 2 ** 32;
 
+const SPACE = 0x20;
 const QUOTE = 0x22;
+const COMMA = 0x2c;
 const MINUS = 0x2d;
 const ZERO = 0x30;
 const BACKSLASH = 0x5c;
@@ -289,19 +307,19 @@ const CLOSE_BRACE = 0x7d;
 
 const ID_START = wordOf('{"id');
 const ID_END = wordOf('id":');
-const NAME_START = wordOf(',"na');
+const NAME_START = wordOf('"nam');
 const NAME_END = wordOf('me":');
-const TAG_START = wordOf(',"ta');
-const TAG_END = wordOf('g":"');
+const TAG_START = wordOf('"tag');
+const TAG_END = wordOf('ag":');
 
 /** 1 for each byte that stands for itself in a string, that may follow a backslash, and that is a hexadecimal digit. */
 const IS_PLAIN = tableOf(/[ !#-[\]-\xff]/);
 const IS_SHORT_ESCAPE = tableOf(/["\\/bfnrt]/);
 const IS_HEX_DIGIT = tableOf(/[0-9a-fA-F]/);
 
-/** Four ASCII characters as a view reads them. */
+/** Four ASCII characters as a little-endian word. */
 function wordOf(text: string): number {
-  return Buffer.from(text).readInt32LE();
+  return new DataView(new TextEncoder().encode(text).buffer).getInt32(0, true);
 }
 
 function isDigit(byte: number | undefined): boolean {

@@ -9,7 +9,7 @@ import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { assertNumbers, NUMBER_OPTIONS } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, unknownCursor, validateNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, unknownCursor, validatePlant } from "../core/plant.ts";
 import type {
   CreateOutcome,
   DatabaseStatus,
@@ -93,7 +93,7 @@ export class PostgresPlants implements PlantService {
   }
 
   async create(given: NewPlant): Promise<CreateOutcome> {
-    const plant = validateNewPlant(given);
+    const plant = validatePlant(given);
     this.#assertUsable();
     return this.#writer.create(plant);
   }

@@ -19,7 +19,7 @@ import {
   type NewPlant,
   parseNewPlant,
   unknownCursor,
-  validateNewPlant,
+  validatePlant,
 } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { writeCheckpoint } from "../log/checkpoint.ts";
@@ -111,7 +111,7 @@ export class PlantStore implements PlantService {
   }
 
   async create(given: NewPlant): Promise<CreateOutcome> {
-    const plant = validateNewPlant(given);
+    const plant = validatePlant(given);
     this.#assertUsable();
     const inFlight = this.#storing.get(plant.id);
     if (inFlight !== undefined) return assertRepeat(await inFlight, plant);

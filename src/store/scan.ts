@@ -166,5 +166,5 @@ export function eachLine(block: Buffer, visit: LineVisitor): void {
 /** Whether a line is the plant with this id in the form of the store. */
 export function isPlantLine(line: Buffer, id: bigint): boolean {
   const plant = new PlantMatcher(line);
-  return plant.match(0) === line.length && plant.hasId(id) && isUtf8(line);
+  return plant.match(0) === line.length && plant.id === id && isUtf8(line);
 }

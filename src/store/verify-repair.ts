@@ -8,7 +8,7 @@
  */
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
-import { encodeNewPlant, validateNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, validatePlant } from "../core/plant.ts";
 import { EMPTY_LOG, extendCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
 import { withIoError } from "../log/disk.ts";
 import { LogFile, replaceFile } from "../log/file.ts";
@@ -208,7 +208,7 @@ function recordOf(line: Buffer, offset: number, index: IdIndex): Buffer | string
   try {
     const plant = parseLine(line);
     if (plant === undefined) return Buffer.alloc(0);
-    const record = Buffer.from(`${encodeNewPlant(validateNewPlant(plant))}\n`);
+    const record = Buffer.from(`${encodeNewPlant(validatePlant(plant))}\n`);
     const present = index.add(plant.id, offset);
     return present === undefined ? record : repeatFault(present);
   } catch (error) {

@@ -10,7 +10,7 @@ import { runToEnd } from "../support/run.ts";
 
 const CLIENT = path.join(ROOT, "src/client.ts");
 
-test("the client is bundled for browsers, from four files and no module of Node.js", () => {
+test("the client is bundled for browsers, from six files and no module of Node.js", () => {
   const { metafile, outputFiles } = buildSync({
     entryPoints: [CLIENT],
     bundle: true,
@@ -22,8 +22,8 @@ test("the client is bundled for browsers, from four files and no module of Node.
     absWorkingDir: ROOT,
     logLevel: "warning",
   });
-  const files = ["src/client.ts", "src/core/errors.ts", "src/core/json.ts", "src/core/text.ts"];
-  assert.deepEqual(Object.keys(metafile.inputs).sort(), files);
+  const core = ["errors", "json", "options", "plant", "text"].map((name) => `src/core/${name}.ts`);
+  assert.deepEqual(Object.keys(metafile.inputs).sort(), ["src/client.ts", ...core]);
   const [{ text = "" } = {}] = outputFiles;
   assert.doesNotMatch(text, /\b(?:Buffer|process|require|setImmediate)\b/);
   assert.ok(text.length < 10_000, `${text.length} bytes`);

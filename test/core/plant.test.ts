@@ -9,7 +9,7 @@ import {
   encodePlant,
   type NewPlant,
   parseNewPlant,
-  validateNewPlant,
+  validatePlant,
 } from "../../src/core/plant.ts";
 import { anyPlant } from "../support/arbitraries.ts";
 
@@ -186,19 +186,19 @@ const MISTAKES: readonly [what: string, plant: unknown, error: ErrorConstructor]
 ];
 
 for (const [what, plant, error] of MISTAKES) {
-  test(`validateNewPlant() throws a ${error.name} for ${what}`, () => {
-    assert.throws(() => validateNewPlant(plant as NewPlant), error);
+  test(`validatePlant() throws a ${error.name} for ${what}`, () => {
+    assert.throws(() => validatePlant(plant as NewPlant), error);
   });
 }
 
-test("validateNewPlant() copies every plant, and nothing else", () => {
+test("validatePlant() copies every plant, and nothing else", () => {
   for (const id of [INT64_MIN, -1n, 0n, INT64_MAX]) {
-    assert.deepEqual(validateNewPlant({ id, name: "" }), { id, name: "" });
+    assert.deepEqual(validatePlant({ id, name: "" }), { id, name: "" });
   }
   const more = { id: 7n, name: "Fern", tag: undefined, height: 3 } as unknown as NewPlant;
-  assert.deepEqual(validateNewPlant(more), { id: 7n, name: "Fern" });
+  assert.deepEqual(validatePlant(more), { id: 7n, name: "Fern" });
   const isCopied = (plant: NewPlant) => {
-    const copy = validateNewPlant(plant);
+    const copy = validatePlant(plant);
     assert.deepEqual(copy, { ...plant });
     assert.notEqual(copy, plant);
   };
