@@ -53,7 +53,6 @@ export {
   type TlsOptions,
 } from "./http/server.ts";
 export {
-  type BackupIntoOptions,
   type BackupIntoReport,
   type BackupReport,
   backup,
@@ -68,9 +67,7 @@ export {
 } from "./store/import-export.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
 export {
-  type BadLine,
-  type CheckOptions,
-  isSound,
+  type LeftOutLine,
   type RepairReport,
   repairLog,
   type VerifyReport,

@@ -42,7 +42,6 @@ test("the library exports these names and no others", () => {
     "importPlants",
     "importTokens",
     "isLive",
-    "isSound",
     "listTokens",
     "repairLog",
     "restore",
@@ -118,7 +117,7 @@ test("the listener, mounted in another server, creates plants and asks for a tok
   const refused = await post(`${url}/plants`, "pst_wrong", '{"id":8,"name":"Ivy"}');
   assert.equal(refused.status, 401);
   assert.equal(errorNumber(refused), 40102);
-  assert.equal(store.size, 1);
+  assert.equal(store.status().plants, 1);
 });
 
 test("two listeners mounted in one server each have their own store, tokens and path", async (t) => {

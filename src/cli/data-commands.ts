@@ -4,13 +4,12 @@ import path from "node:path";
 import { INT64_RANGE, parseInt64 } from "../core/json.ts";
 import { validatePlant } from "../core/plant.ts";
 import {
-  type BadLine,
   backup as backUp,
   backupInto,
   exportLines,
   type ImportReport,
   importPlants,
-  isSound,
+  type LeftOutLine,
   type NewPlant,
   type PlantService,
   PlantStore,
@@ -178,7 +177,7 @@ were put, stays, with a warning; the exit status is still 0.`,
     const { plants, bytes, name, removed } =
       into === undefined
         ? { ...(await backUp(source, folder)), name: "", removed: [] }
-        : await backupInto(source, folder, { keep });
+        : await backupInto(source, folder, keep);
     const copied = `${count(plants, "plant")}, ${count(bytes, "byte")}`;
     const also = removed.length === 0 ? "" : `; removed ${removed.join(", ")}`;
     await printLines([`backed up ${copied}, to "${path.join(folder, name)}"${also}`]);
@@ -202,48 +201,22 @@ name last. If restore was killed, empty the data directory and run it again.`,
 
 const verify = defineCommand({
   name: "verify",
-  summary: "read the whole log and report; exit status 3 on damage",
+  summary: "read the whole log as a start does; exit status 3 on damage",
   options: { data: DATA, json: JSON_OUTPUT },
   details: `Damage needs a person: a line that is not as the store writes it, an id that is there twice, a
 checksum that differs from the checkpoint's, a log that is shorter than its checkpoint records.
-Torn bytes at the end, as a kill or a power cut leaves them, are no damage: the next start moves
-them to quarantine.`,
+Like a start, verify ends at the first such line, and names it. Torn bytes at the end, as a kill or
+a power cut leaves them, are no damage: the next start moves them to quarantine.`,
   async run(_, { data, json = false }) {
-    const report = await verifyFolder(existingFolder(data));
+    const report = await verifyLog(existingFolder(data));
     await printLines(json ? [JSON.stringify(report)] : formatReport(report));
-    return isSound(report) ? 0 : 3;
   },
 });
 
-/** Verifies, and names the damaged lines. */
-function verifyFolder(folder: string): Promise<VerifyReport> {
-  return verifyLog(folder, { onBadLine: nameLines("damaged") });
-}
-
-/** How many lines are named; the report counts all. */
-const NAMED_MAX = 20;
-
-function nameLines(what: string): (bad: BadLine) => void {
-  let named = 0;
-  return ({ line, offset, reason }) => {
-    if (++named > NAMED_MAX) return;
-    printMessage(`${what}: line ${line}, byte offset ${offset}: ${reason}`);
-    if (named === NAMED_MAX) printMessage("further lines are only counted");
-  };
-}
-
-function formatReport(report: VerifyReport): string[] {
-  const { plants, bytes, damaged, tornBytes, isAsKnown } = report;
-  const checksum = isAsKnown
-    ? "as in the checkpoint"
-    : "not as in the checkpoint: these are not the bytes that were stored";
-  const counts = { plants, bytes, damaged, "torn bytes": tornBytes, checksum };
+function formatReport({ plants, bytes, tornBytes }: VerifyReport): string[] {
+  const counts = { plants, bytes, "torn bytes": tornBytes };
   const rows = Object.entries(counts).map(([name, value]) => [name, String(value)]);
-  const verdict = isSound(report)
-    ? "The log is sound: a server can start with it."
-    : "The log was damaged or edited: a server refuses to start with it. Keep a copy of the directory, then " +
-      'restore a backup, or let "plant-store repair" say what it would do.';
-  return [...formatTable(rows), verdict];
+  return [...formatTable(rows), "The log is sound: a server can start with it."];
 }
 
 const repair = defineCommand({
@@ -251,28 +224,51 @@ const repair = defineCommand({
   summary: "write a new log of every plant that can be read; exit status 3 without --yes",
   options: {
     data: DATA,
-    yes: switchOption("do it; without this, only say what is wrong and what would be done"),
+    yes: switchOption("do it; without this, only say why a server refuses the log"),
   },
   details: `Stop the server and keep a copy of the directory first. A sound log stays as it is. Any other one
 is written anew: every plant that can be read, in any form, the first one of each id. What is left
 out is printed, and moved to plants.jsonl.quarantine. Tokens are not touched.`,
   async run(_, { data, yes = false }) {
     const folder = ownFolder(existingFolder(data));
-    if (!yes && !isSound(await verifyFolder(folder))) {
+    if (!yes && (await isRefused(folder))) {
       await printLines([
         "repair would write a new log of every plant that can be read, the first one of each id, and move all " +
           "other lines to plants.jsonl.quarantine; nothing was changed: --yes does it",
       ]);
       return 3;
     }
-    const onBadLine = nameLines("left out");
-    const { plants, leftOut, isChanged } = await repairLog(folder, { onBadLine });
+    const { plants, leftOut, isChanged } = await repairLog(folder, nameLeftOut());
     const moved = `${count(leftOut, "line")} moved to plants.jsonl.quarantine`;
     const held = count(plants, "plant");
     await printLines([isChanged ? `repaired: ${held}, ${moved}` : `nothing to repair: ${held}`]);
     return 0;
   },
 });
+
+/** Whether a server refuses the log; prints why. */
+function isRefused(folder: string): Promise<boolean> {
+  return verifyLog(folder).then(
+    () => false,
+    (error) => {
+      if (error.code !== "corruption") throw error;
+      printMessage(error.message);
+      return true;
+    },
+  );
+}
+
+/** How many lines are named; the report counts all. */
+const NAMED_MAX = 20;
+
+function nameLeftOut(): (line: LeftOutLine) => void {
+  let named = 0;
+  return ({ line, offset, reason }) => {
+    if (++named > NAMED_MAX) return;
+    printMessage(`left out: line ${line}, byte offset ${offset}: ${reason}`);
+    if (named === NAMED_MAX) printMessage("further lines are only counted");
+  };
+}
 
 /** In the order of the help. */
 export const commands = [get, verify, repair, backup, restore, importCommand, exportCommand];

@@ -4,9 +4,8 @@
  *
  * Invariants. A copy holds every plant that was acknowledged before it began, in whole lines that were checked while
  * they were copied, with a checkpoint of its own. The log gets its name last, so a folder without it is no backup, and
- * a start refuses what a killed copy leaves. The target is locked, and what a failed copy leaves is removed only under
- * that lock. The source is only read, also beside a running server. An old backup is removed only after the new one is
- * durable, its log first.
+ * a start refuses what a killed copy leaves. The target is locked; the source is only read, also beside a running
+ * server. An old backup is removed only after the new one is durable, its log first.
  */
 import path from "node:path";
 import { clock } from "../clock.ts";
@@ -29,9 +28,9 @@ import { IdIndex } from "./id-index.ts";
 import { openForReading } from "./open.ts";
 import { Scan } from "./scan.ts";
 
+/** How many plants were copied, and the length of their log. */
 export interface BackupReport {
   readonly plants: number;
-  /** The length of the copied log. */
   readonly bytes: number;
 }
 
@@ -124,15 +123,9 @@ async function writeCopy(
   return report;
 }
 
-export interface BackupIntoOptions {
-  /** How many backups stay, with the new one. Default: 14. */
-  readonly keep?: number | undefined;
-}
-
+/** Also the names of the new backup in its folder, and of those that were removed. */
 export interface BackupIntoReport extends BackupReport {
-  /** The name of the new backup in the folder. */
   readonly name: string;
-  /** The names of the older backups that were removed. */
   readonly removed: readonly string[];
 }
 
@@ -141,12 +134,13 @@ const BACKUP_NAME = /^plants-\d{8}T\d{6}Z$/;
 /**
  * Adds a backup to a folder, named after the time, such as `plants-20261127T101500Z`, and removes the oldest ones.
  *
+ * @param keep how many backups stay, with the new one. Default: 14.
  * @throws RangeError for a wrong `keep`. PlantStoreError like `backup`.
  */
 export async function backupInto(
   directory: string,
   folder: string,
-  { keep = NUMBER_OPTIONS.keep.default }: BackupIntoOptions = {},
+  keep: number = NUMBER_OPTIONS.keep.default,
 ): Promise<BackupIntoReport> {
   assertNumbers({ keep });
   const name = `plants-${new Date(clock.wallMs()).toISOString().replace(/[-:]|\.\d+/g, "")}`;

@@ -62,11 +62,7 @@ export async function importPlants(
   for await (const records of splitLines(text)) {
     const outcomes = await Promise.all(records.map((record) => tryCreate(plants, record)));
     for (const [at, record] of records.entries()) {
-      let outcome = outcomes[at];
-      // A record of megabytes, or a small queue, leaves no room for the others of its chunk.
-      if (outcome instanceof PlantStoreError && outcome.code === "overloaded") {
-        outcome = await tryCreate(plants, record);
-      }
+      const outcome = outcomes[at];
       line++;
       bytes += record.length + 1;
       if (typeof outcome === "string") report[outcome]++;
@@ -92,8 +88,9 @@ async function tryCreate(plants: Pick<PlantService, "create">, record: Buffer) {
   }
 }
 
+const BLANKS: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
+
 const BYTE_ORDER_MARK = Buffer.from("\ufeff");
-const BLANKS: readonly number[] = [0x20, 0x09, 0x0d];
 
 /** The plant of a line in any spelling; `undefined` for a blank line. @throws like `parseNewPlant`. @internal */
 export function parseLine(line: Buffer): NewPlant | undefined {

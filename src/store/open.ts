@@ -13,18 +13,12 @@ import { describeSystemError, disk, isNoRoom, withIoError } from "../log/disk.ts
 import { LogFile, unsyncedError } from "../log/file.ts";
 import { ensureFolder, LOCK_NAME, logPathOf, syncFolderAndName } from "../log/folder.ts";
 import { LINE_FEED } from "../log/lines.ts";
-import { type HeldLock, locks } from "../log/lock.ts";
+import { locks } from "../log/lock.ts";
 import { IdIndex, IdLoader } from "./id-index.ts";
 import { changedError, type OnProgress, type ReadableLog, Scan } from "./scan.ts";
 
 /** A log that may be appended to; `end`: as it is on disk; `checkpoint`: as it was found, if there was one. */
-export interface OpenLog {
-  readonly lock: HeldLock;
-  readonly file: LogFile;
-  readonly index: IdIndex;
-  readonly end: Checkpoint;
-  readonly checkpoint: Checkpoint | undefined;
-}
+export type OpenLog = Awaited<ReturnType<typeof openLog>>;
 
 /**
  * Locks a data directory, and recovers its log; makes both if they are missing.
@@ -38,7 +32,7 @@ export async function openLog(
   command: string,
   durableBytes: () => number | undefined,
   onProgress?: OnProgress,
-): Promise<OpenLog> {
+) {
   await ensureFolder(directory);
   const logPath = logPathOf(directory);
   const lock = await locks.acquire(directory, { name: LOCK_NAME, command, durableBytes });
@@ -53,7 +47,7 @@ export async function openLog(
     const scan = new Scan(log, loader);
     await scan.toEnd(onProgress);
     loader.flush();
-    if (loader.repeats > 0) await new Scan(log, new IdIndex()).toEnd(); // refuses the first repeat
+    if (index.size < scan.plants) await new Scan(log, new IdIndex()).toEnd(); // an id is there twice
     const { end, tail } = scan;
     if (tail !== undefined) await cutTail(file, end.bytes, tail);
     await syncOpenedLog(file);
@@ -140,8 +134,8 @@ export async function openForReading(directory: string): Promise<ReadableLog> {
   const file = await LogFile.openForReading(logPath);
   if (file === undefined) {
     await assertMayBeMissing(logPath, known);
-    const advice = "expected a data directory or a backup";
-    throw new PlantStoreError("io_error", `Cannot read "${logPath}": no such file; ${advice}`);
+    const why = "no such file; expected a data directory or a backup";
+    throw new PlantStoreError("io_error", `Cannot read "${logPath}": ${why}`);
   }
   try {
     const holder = await locks.findHolder(directory, LOCK_NAME);

@@ -3,8 +3,7 @@
  *
  * Invariants. The first record of an id is never replaced. A record enters the index only after it is durable,
  * and reads see only the records of the index. Of several creates of one id in flight one writes, and the others
- * share its outcome: an earlier response would acknowledge a plant that is not durable. One process at a time has
- * a data directory open for writing.
+ * share its outcome: an earlier response would acknowledge a plant that is not durable.
  */
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
@@ -27,7 +26,7 @@ import { systemCode } from "../log/disk.ts";
 import { lineError, linesOf, readBlocks, readLine } from "../log/lines.ts";
 import { LogWriter } from "../log/writer.ts";
 import { type OpenLog, openLog } from "./open.ts";
-import { RecentBytes } from "./recent-bytes.ts";
+import { RecentBatches } from "./recent-batches.ts";
 import { eachLine, isPlantLine, type OnProgress } from "./scan.ts";
 
 export interface PlantStoreOptions {
@@ -46,27 +45,23 @@ const CHECKPOINT_MS = 10_000;
 /** What a list reads at once: half a millisecond of work. */
 const LIST_BLOCK_BYTES = 32 * 1024;
 
-/**
- * A durable store of plants in a data directory, to which only this process writes while it is open.
- * `PlantService` describes its methods; a list takes memory for one block of the log.
- */
+/** A durable store of plants in a data directory, to which only this process writes while it is open. */
 export class PlantStore implements PlantService {
   /**
    * Resolves, never rejects, when the store has failed for good: a sync failed, or the log was removed or changed.
-   * Every call is refused from then on. To continue, open the directory again, best in a new process; if the code
-   * of the error's cause is `unsynced`, restart the machine before.
+   * Then open the directory again; if the code of the error's cause is `unsynced`, restart the machine before.
    */
   readonly failed: Promise<PlantStoreError>;
   readonly #log: OpenLog;
   readonly #writer: LogWriter;
-  readonly #recent = new RecentBytes();
+  readonly #recent = new RecentBatches();
   /** Creates in flight, by their ids: what each resolves with. */
   readonly #storing = new Map<bigint, Promise<NewPlant>>();
   /** Node's pool has four threads: two are left for appends and for polls of the tokens while a disk hangs. */
   readonly #gate = new Gate(2);
   /** Reads under way, for which a close waits. */
   readonly #reading = new Set<Promise<unknown>>();
-  readonly #checking = clock.setInterval(() => this.#check(), CHECK_MS);
+  readonly #checking = clock.setInterval(() => void this.#check(), CHECK_MS);
   #checkpointBytes: number | undefined;
   #checkpointedAt = clock.monotonicMs();
   #checkpointing: Promise<void> = Promise.resolve();
@@ -99,15 +94,15 @@ export class PlantStore implements PlantService {
     return store;
   }
 
-  /** How many plants there are. */
-  get size(): number {
-    return this.#log.index.size;
-  }
-
   /** For the operator. */
-  status(): StoreStatus & { readonly logBytes: number } {
+  status(): StoreStatus & { readonly plants: number; readonly logBytes: number } {
     const { end, queuedBytes, msSinceRefusal } = this.#writer;
-    return { plants: this.size, logBytes: end.bytes, queueBytes: queuedBytes, msSinceRefusal };
+    return {
+      plants: this.#log.index.size,
+      logBytes: end.bytes,
+      queueBytes: queuedBytes,
+      msSinceRefusal,
+    };
   }
 
   async create(given: NewPlant): Promise<CreateOutcome> {
@@ -125,10 +120,7 @@ export class PlantStore implements PlantService {
     }
   }
 
-  /**
-   * Makes a plant durable unless its id is taken. Resolves with the plant that has the id: the same object if it
-   * was stored now, else the plant that was there before.
-   */
+  /** Stores a plant unless its id is taken. Resolves with the plant that has the id: the same object if it is new. */
   async #store(plant: NewPlant): Promise<NewPlant> {
     const { index } = this.#log;
     const taken = index.get(plant.id);
@@ -218,25 +210,15 @@ export class PlantStore implements PlantService {
   #classifyReadError(cause: unknown, code: ReadError): PlantStoreError {
     if (systemCode(cause) === "corruption") return this.#writer.fail(cause);
     publishWarning("A plant cannot be read; check the disk and the memory", cause);
-    return new PlantStoreError(code, READ_ERRORS[code], { cause });
-  }
-
-  /** @throws PlantStoreError `store_failed` if the store has failed, or its lock or its log is gone. */
-  #assertUnchanged(): void {
-    const { end, failure } = this.#writer;
-    if (failure !== undefined) throw failure;
-    try {
-      this.#log.file.assertUnchanged(end.bytes, Number.POSITIVE_INFINITY);
-    } catch (cause) {
-      throw this.#writer.fail(cause);
-    }
+    const why = "Cannot read a stored plant now; send the identical request again later";
+    return new PlantStoreError(code, why, { cause });
   }
 
   /** Fails the store if its lock or its log is gone; writes a checkpoint now and then. */
-  #check(): void {
+  async #check(): Promise<void> {
     try {
-      this.#assertUnchanged();
-      if (clock.monotonicMs() - this.#checkpointedAt >= CHECKPOINT_MS) void this.#checkpoint();
+      await this.#writer.verify();
+      if (clock.monotonicMs() - this.#checkpointedAt >= CHECKPOINT_MS) await this.#checkpoint();
     } catch {} // the writer has failed
   }
 
@@ -244,15 +226,14 @@ export class PlantStore implements PlantService {
   #checkpoint(): Promise<void> {
     this.#checkpointedAt = clock.monotonicMs();
     this.#checkpointing = this.#checkpointing.then(async () => {
-      const { end } = this.#writer;
-      if (end.bytes === this.#checkpointBytes) return;
+      const { end, failure } = this.#writer;
+      if (end.bytes === this.#checkpointBytes || failure !== undefined) return;
       try {
-        const assertHeld = () => this.#assertUnchanged(); // in the turn of the rename, too
-        assertHeld();
-        await writeCheckpoint(this.#log.file.path, end, { assertHeld });
+        const { file } = this.#log;
+        const assertHeld = () => file.assertUnchanged(end.bytes, Number.POSITIVE_INFINITY);
+        await writeCheckpoint(file.path, end, { assertHeld });
         this.#checkpointBytes = end.bytes;
       } catch (cause) {
-        if (this.#writer.failure !== undefined) return; // a failed store writes none
         publishWarning("Cannot write the checkpoint, and will retry; no plant is at risk", cause);
       }
     });
@@ -280,18 +261,13 @@ export class PlantStore implements PlantService {
   }
 
   #assertUsable(): void {
-    const why = "Cannot use the store: it is closed";
-    if (this.#closing !== undefined) throw new PlantStoreError("closed", why);
+    if (this.#closing !== undefined) throw new PlantStoreError("closed", "The store is closed");
     if (this.#writer.failure !== undefined) throw this.#writer.failure;
   }
 }
 
-type ReadError = keyof typeof READ_ERRORS;
-/** What a failed read means for a get, and for a create whose id is taken. */
-const READ_ERRORS = {
-  read_failed: "Cannot read a stored plant now; send the request again later",
-  write_failed: "Cannot read the plant with this id now; send the identical request again",
-};
+/** Of a get or a list; of a create whose id is taken. */
+type ReadError = "read_failed" | "write_failed";
 
 /** @throws PlantStoreError `conflict` unless the plants are equal. */
 function assertRepeat(stored: NewPlant, repeated: NewPlant): CreateOutcome {

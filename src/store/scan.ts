@@ -50,32 +50,27 @@ export class Scan {
     this.#index = index;
   }
 
-  /** Whether the log begins with the bytes that its checkpoint knows, as far as it was read. */
-  get isAsKnown(): boolean {
-    const { bytes, crc32 } = this.#log.known;
-    return this.end.bytes > bytes || (this.end.bytes === bytes && this.end.crc32 === crc32);
-  }
-
   /** Reads the log, and yields its lines in blocks. @throws PlantStoreError `corruption`; `io_error`. */
   async *lines(onProgress?: OnProgress): AsyncGenerator<Buffer> {
     const { file, size, isHeld, known } = this.#log;
     yield* this.#goodLines(Math.min(known.bytes, size), onProgress);
     const found = this.end.bytes;
-    if (this.#fault === undefined && !this.isAsKnown) {
+    const isAsKnown = found === known.bytes && this.end.crc32 === known.crc32;
+    if (this.#fault === undefined && !isAsKnown) {
       const isShorter = found < known.bytes;
-      const fault = isShorter
-        ? `its lines end at byte ${found}`
-        : `its first ${found} bytes differ`;
-      throw changedError(file.path, fault, known);
+      const what = isShorter ? `lines end at byte ${found}` : `first ${found} bytes differ`;
+      throw changedError(file.path, `its ${what}`, known);
     }
     yield* this.#goodLines(size, onProgress);
     const start = this.end.bytes;
     if (start === size) return;
-    if (!isHeld && this.isAsKnown && size - start <= IN_FLIGHT_BYTES_MAX) {
+    if (!isHeld && isAsKnown && size - start <= IN_FLIGHT_BYTES_MAX) {
       const rest = await readExactly(file, start, size - start);
-      if (isTorn(rest)) this.tail = rest;
+      if (isTorn(rest)) {
+        this.tail = rest;
+        return;
+      }
     }
-    if (this.tail !== undefined) return;
     const place = { line: this.plants + 1, offset: start };
     throw lineError(file.path, place, `${this.#fault ?? "it has no line feed"}; ${ADVICE}`);
   }
@@ -87,14 +82,10 @@ export class Scan {
 
   async *#goodLines(end: number, onProgress: OnProgress | undefined): AsyncGenerator<Buffer> {
     if (this.#fault !== undefined) return;
-    for await (const { bytes, offset, isPiece } of readBlocks(
-      this.#log.file,
-      this.end.bytes,
-      end,
-    )) {
+    for await (const { bytes, offset } of readBlocks(this.#log.file, this.end.bytes, end)) {
       let length = 0;
       eachLine(bytes, (start, lineEnd, plant) => {
-        this.#fault = isPiece ? TOO_LONG : faultOf(plant, offset + start, this.#index);
+        this.#fault = faultOf(plant, offset + start, this.#index);
         if (this.#fault !== undefined) return false;
         this.plants++;
         length = lineEnd + 1;
@@ -120,9 +111,7 @@ export function faultOf(
   return present === undefined ? undefined : repeatFault(present);
 }
 
-export const TOO_LONG = `expected at most ${RECORD_BYTES_MAX} bytes, got a longer line`;
-export const ADVICE =
-  'restore a backup, or let "plant-store repair" write a log of what can be read';
+export const ADVICE = 'restore a backup, or let "plant-store repair" save what can be read';
 
 export function repeatFault(offset: number): string {
   return `its id is already at byte offset ${offset}`;
@@ -142,15 +131,16 @@ function isTorn(rest: Buffer): boolean {
 }
 
 /**
- * @param end the offset of the line feed; -1 if there is none.
- * @param plant has matched the line; `undefined` unless the line is a plant in the form of the store.
- * @returns whether the next line is wanted.
+ * Calls a function with each line of a block, until it returns false.
+ *
+ * @param visit gets the offset of the line, that of its line feed (-1 if there is none), and what has matched it:
+ * `undefined` unless it is a plant in the form of the store.
  * @internal
  */
-type LineVisitor = (start: number, end: number, plant: PlantMatcher | undefined) => boolean;
-
-/** Calls the function with each line of a block of whole lines. @internal */
-export function eachLine(block: Buffer, visit: LineVisitor): void {
+export function eachLine(
+  block: Buffer,
+  visit: (start: number, end: number, plant: PlantMatcher | undefined) => boolean,
+): void {
   const plant = new PlantMatcher(block);
   const isText = isUtf8(block); // no character of several bytes contains a line feed
   for (let start = 0; start < block.length; ) {

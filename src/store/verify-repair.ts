@@ -1,10 +1,10 @@
 /**
  * `verify` and `repair`: what an operator does about a log that a start refuses.
  *
- * Invariants. `verify` takes no lock and changes nothing. `repair` leaves a sound log alone, and writes any other one
- * anew, from every line that holds a plant; the first record of an id wins. What it leaves out is in the quarantine
- * file, byte for byte, before the new log takes its name; the checkpoint is replaced last. After a crash in between, a
- * start refuses or is right, and `repair` runs again.
+ * Invariants. `verify` reads a log as a start does, takes no lock and changes nothing. `repair` leaves a sound log
+ * alone, and writes any other one anew, from every line that holds a plant; the first record of an id wins. What it
+ * leaves out is in the quarantine file, byte for byte, before the new log takes its name; the checkpoint is replaced
+ * last. After a crash in between, a start refuses or is right, and `repair` runs again.
  */
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
@@ -18,127 +18,84 @@ import { type HeldLock, locks } from "../log/lock.ts";
 import { IdIndex } from "./id-index.ts";
 import { parseLine } from "./import-export.ts";
 import { assertMayBeMissing, keep, openForReading } from "./open.ts";
-import { eachLine, faultOf, repeatFault, Scan, TOO_LONG } from "./scan.ts";
+import { eachLine, faultOf, repeatFault, Scan } from "./scan.ts";
 
-/** A line that is not as the store writes it. */
-export interface BadLine {
+export interface VerifyReport {
+  readonly plants: number;
+  /** The length of the log without a torn end. */
+  readonly bytes: number;
+  /** What an unfinished write left at the end: the next start cuts it. */
+  readonly tornBytes: number;
+}
+
+/**
+ * Reads a log as a start does, also beside the process that writes it.
+ *
+ * @throws PlantStoreError `corruption` if a start refuses the log; `io_error` if there is none, or it cannot be read;
+ * `locked`.
+ */
+export async function verifyLog(directory: string): Promise<VerifyReport> {
+  const log = await openForReading(directory);
+  const scan = new Scan(log, new IdIndex());
+  await scan.toEnd().finally(() => log.file.close());
+  const { bytes } = scan.end;
+  return { plants: scan.plants, bytes, tornBytes: log.size - bytes };
+}
+
+/** A line that a repair leaves out. */
+export interface LeftOutLine {
   /** From 1. */
   readonly line: number;
   readonly offset: number;
   /** What was expected and what came. */
   readonly reason: string;
-  /** Whether a repair leaves it out; else it holds a plant in another form, or nothing. */
-  readonly isLeftOut: boolean;
 }
 
-export interface VerifyReport {
-  /** Of a damaged log: how many plants a repair keeps. */
-  readonly plants: number;
-  /** Lines that are no plant as the store writes it, or have an id that is there before. */
-  readonly damaged: number;
-  /** The length of the log without a torn end. */
-  readonly bytes: number;
-  /** What an unfinished write left at the end: the next start cuts it. */
-  readonly tornBytes: number;
-  /** Whether the log begins with the bytes that its checkpoint knows. */
-  readonly isAsKnown: boolean;
-}
+type OnLeftOut = (line: LeftOutLine) => void;
 
-export interface CheckOptions {
-  /** Receives each damaged line; of a repair, each line that it leaves out. */
-  readonly onBadLine?: (bad: BadLine) => void;
-}
-
-/** Whether a server can start with this log. */
-export function isSound({ damaged, isAsKnown }: VerifyReport): boolean {
-  return damaged === 0 && isAsKnown;
-}
-
-/**
- * Reads a log as a start does; if a start refuses it, once more, as a repair does.
- *
- * @throws PlantStoreError `io_error` if there is no log or it cannot be read; `corruption` if the log is gone, or its
- * checkpoint is damaged; `locked`.
- */
-export async function verifyLog(
-  directory: string,
-  { onBadLine }: CheckOptions = {},
-): Promise<VerifyReport> {
-  const log = await openForReading(directory);
-  const { file, size } = log;
-  const scan = new Scan(log, new IdIndex());
-  try {
-    const error = await scan.toEnd().catch((cause) => cause);
-    if (error === undefined) {
-      const { plants, end, isAsKnown } = scan;
-      return { plants, damaged: 0, bytes: end.bytes, tornBytes: size - end.bytes, isAsKnown };
-    }
-    if (error.code !== "corruption") throw error;
-    const index = new IdIndex();
-    let damaged = 0;
-    for await (const { bads } of salvage(file, size, index)) {
-      damaged += bads.length;
-      for (const bad of bads) onBadLine?.(bad);
-    }
-    return { plants: index.size, damaged, bytes: size, tornBytes: 0, isAsKnown: scan.isAsKnown };
-  } finally {
-    await file.close();
-  }
-}
-
+/** Whether the log was written anew, how many plants it has now, and how many lines were moved to quarantine. */
 export interface RepairReport {
-  /** Whether the log was written anew. */
   readonly isChanged: boolean;
-  /** How many plants the log has now. */
   readonly plants: number;
-  /** How many lines were moved to quarantine. */
   readonly leftOut: number;
 }
 
 /**
  * Writes a log anew that a start refuses: every plant that can be read, in any form, the first one of each id.
  *
+ * @param onLeftOut receives each line that is moved to quarantine.
  * @throws PlantStoreError `locked`; `corruption` after an unfinished restore; `write_failed`; `unsynced`; `io_error`,
  * also if there never was a log.
  */
-export async function repairLog(
-  directory: string,
-  { onBadLine }: CheckOptions = {},
-): Promise<RepairReport> {
-  const report = await verifyLog(directory).catch((error) => {
+export async function repairLog(directory: string, onLeftOut?: OnLeftOut): Promise<RepairReport> {
+  const sound = await verifyLog(directory).catch((error) => {
     if (error.code !== "corruption") throw error;
     return undefined;
   });
   const logPath = logPathOf(directory);
   const lock = await locks.acquire(directory, { name: LOCK_NAME, command: "repair" });
   try {
-    if (report !== undefined && isSound(report)) {
+    if (sound !== undefined) {
       const sync = () => syncFolderAndName(path.dirname(logPath)); // for a repair that was killed
       await withIoError(`Cannot sync "${directory}"`, sync);
-      return { isChanged: false, plants: report.plants, leftOut: 0 };
+      return { isChanged: false, plants: sound.plants, leftOut: 0 };
     }
     await assertMayBeMissing(logPath);
     const file = await LogFile.open(logPath, lock); // empty if it is gone
-    return await rewrite(file, lock, onBadLine).finally(() => file.close());
+    return await rewrite(file, lock, onLeftOut).finally(() => file.close());
   } finally {
     await lock.close();
   }
 }
 
-async function rewrite(
-  file: LogFile,
-  lock: HeldLock,
-  onBadLine: CheckOptions["onBadLine"],
-): Promise<RepairReport> {
+async function rewrite(file: LogFile, lock: HeldLock, onLeftOut?: OnLeftOut) {
   const index = new IdIndex();
   let end = EMPTY_LOG;
   let leftOut = 0;
   const write = async (target: LogFile) => {
-    for await (const { kept, rest, bads } of salvage(file, file.end, index)) {
-      for (const bad of bads.filter(({ isLeftOut }) => isLeftOut)) {
-        leftOut++;
-        onBadLine?.(bad);
-      }
+    for await (const { kept, rest, lines } of salvage(file, index)) {
+      leftOut += lines.length;
+      for (const line of lines) onLeftOut?.(line);
       if (rest.length > 0) await keep(file.path, rest);
       await target.append(kept);
       end = extendCheckpoint(end, kept);
@@ -150,52 +107,46 @@ async function rewrite(
   return { isChanged: true, plants: index.size, leftOut };
 }
 
-/** What a repair makes of a block of a log. */
+/** What a repair makes of a block of a log: the lines of the new log, and what it leaves out. */
 interface Salvage {
-  /** Lines as the store writes them. */
   readonly kept: Buffer;
-  /** What is left out. */
   readonly rest: Buffer;
-  readonly bads: readonly BadLine[];
+  readonly lines: readonly LeftOutLine[];
 }
 
 /** Reads a log past every bad line. The ids of what is kept come into the index. */
-async function* salvage(file: LineSource, size: number, index: IdIndex): AsyncGenerator<Salvage> {
+async function* salvage(file: LogFile, index: IdIndex): AsyncGenerator<Salvage> {
   let line = 0;
   let isWithin = false; // a line that comes in pieces
-  for await (const block of readBlocks(withLineFeed(file, size), 0, size + 1)) {
+  for await (const block of readBlocks(withLineFeed(file), 0, file.end + 1)) {
     const { bytes, offset, isPiece } = block;
     const kept: Buffer[] = [];
     const rest: Buffer[] = [];
-    const bads: BadLine[] = [];
-    let from = 0; // the first of the good lines that are not in `kept` yet
+    const lines: LeftOutLine[] = [];
     eachLine(bytes, (start, end, plant) => {
       const at = offset + start;
-      const next = end < 0 ? bytes.length : end + 1;
-      if (!isWithin) line++;
-      const fault = isPiece ? TOO_LONG : faultOf(plant, at, index);
-      if (fault === undefined) return true;
-      const isOdd = plant === undefined && !isPiece;
-      const record = isOdd ? recordOf(bytes.subarray(start, end), at, index) : fault;
-      const isLeftOut = typeof record === "string";
-      const bad = { line, offset: at, reason: isLeftOut ? record : fault, isLeftOut };
-      if (!isWithin && at < size) bads.push(bad);
-      kept.push(bytes.subarray(from, start));
-      if (isLeftOut) rest.push(bytes.subarray(start, next));
-      else kept.push(record);
-      from = next;
+      const found = bytes.subarray(start, end < 0 ? bytes.length : end + 1);
+      const isFirst = !isWithin;
+      if (isFirst) line++;
       isWithin = end < 0;
-      return end >= 0;
+      const fault = faultOf(isPiece ? undefined : plant, at, index);
+      const isOdd = plant === undefined && !isPiece;
+      const record = fault === undefined ? found : isOdd ? recordOf(found, at, index) : fault;
+      if (typeof record !== "string") kept.push(record);
+      else {
+        rest.push(found);
+        if (isFirst) lines.push({ line, offset: at, reason: record });
+      }
+      return !isWithin;
     });
-    kept.push(bytes.subarray(from));
-    yield { kept: Buffer.concat(kept), rest: Buffer.concat(rest), bads };
+    yield { kept: Buffer.concat(kept), rest: Buffer.concat(rest), lines };
   }
 }
 
-/** The bytes up to `size`, and one more line feed: the last line may lack its own, and a blank line is dropped. */
-function withLineFeed(file: LineSource, size: number): LineSource {
+/** A log and one more line feed: its last line may lack its own, and a blank line is dropped. */
+function withLineFeed(file: LogFile): LineSource {
   const read = async (buffer: Buffer, position: number) => {
-    if (position + buffer.length <= size) return file.read(buffer, position);
+    if (position + buffer.length <= file.end) return file.read(buffer, position);
     const bytes = await file.read(buffer.subarray(0, -1), position);
     buffer[bytes] = LINE_FEED;
     return bytes + 1;

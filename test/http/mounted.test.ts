@@ -185,7 +185,7 @@ for (const [when, isLate] of [
       if (isLate && request === preflight) continue; // a preflight has no token
       assert.equal((await send(`${url}/plants`, request)).status, 503);
     }
-    assert.equal(store.size, 0);
+    assert.equal(store.status().plants, 0);
     assert.deepEqual(warnings, []);
   });
 }

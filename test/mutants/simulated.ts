@@ -62,7 +62,7 @@ a repeat is answered from a log that is gone: meddling
 -       await this.#writer.verify(); // a repeat is acknowledged, too
 store/open.ts
 an id that is there twice is served: meddling
--     if (loader.repeats > 0) await new Scan(log, new IdIndex()).toEnd(); // refuses the first repeat
+-     if (index.size < scan.plants) await new Scan(log, new IdIndex()).toEnd();
 a start serves a log that it has not synced: crash
 -     await syncOpenedLog(file);
 a start whose sync fails may be tried again: crash
@@ -85,7 +85,7 @@ a reader reads what is not durable: crash
 +     const size = holder === undefined || holder.durableBytes !== undefined ? file.end : undefined;
 store/scan.ts
 a log that its checkpoint does not know is served or copied: rot
--       throw changedError(file.path, fault, known);
+-       throw changedError(file.path, \`its \${what}\`, known);
 a damaged log is copied up to the damage: rot
 -     throw lineError(file.path, place,
 +     if (isHeld) throw lineError(file.path, place,
@@ -98,14 +98,10 @@ an id is served twice: meddling
 a line with a space is served: meddling
 - const isPlant = end >= 0 && block[end] === LINE_FEED;
 + const isPlant = end >= 0;
-store/verify-repair.ts
-a log that its checkpoint does not know is sound: rot
--   return damaged === 0 && isAsKnown;
-+   return damaged === 0;
 a repair keeps nothing of what it leaves out: rot
 -       if (rest.length > 0) await keep(file.path, rest);
 a repair leaves the checkpoint of the old log: rot
--   await writeCheckpoint(file.path, end, lock);
+-     await writeCheckpoint(logPath, end, lock);
 store/backup.ts
 a backup is what its checkpoint knows: crash
 - await copy.append(lines);

@@ -149,7 +149,7 @@ export class LifeRun {
     const error = await this.#try("a start", async () => {
       const store = await PlantStore.open(folder.path, { queueBytesMax });
       if (this.isDead) return;
-      judge.judgeStart(folder, store.size);
+      judge.judgeStart(folder, store.status().plants);
       try {
         const registry = await TokenRegistry.open(folder.path);
         if (!this.isDead) this.server = { store, registry };

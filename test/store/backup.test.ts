@@ -208,7 +208,7 @@ for (const [says, years, left] of [
     t.mock.timers.enable({ apis: ["Date"] });
     for (const year of years) {
       t.mock.timers.setTime(Date.UTC(year, 10, 27, 10, 15));
-      const { name } = await backupInto(data, folder, { keep: 2 });
+      const { name } = await backupInto(data, folder, 2);
       assert.equal(readLog(join(folder, name)), A + B);
     }
     assert.deepEqual(
@@ -239,7 +239,7 @@ test("only whole backups count, and nothing else is removed", async (t) => {
     fs.cpSync(join(folder, good), join(folder, other), { recursive: true });
   }
   const names = namesIn(folder);
-  const { name } = await backupInto(data, folder, { keep: 2 });
+  const { name } = await backupInto(data, folder, 2);
   assert.deepEqual(namesIn(folder).sort(), [...names, name].sort());
 });
 
@@ -250,7 +250,7 @@ test("a backup that fails removes none, and leaves nothing", async (t) => {
   const names = namesIn(folder);
   writeLog(data, `${A}x\n`);
   t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(2090, 0) });
-  await assert.rejects(backupInto(data, folder, { keep: 1 }), { code: "corruption" });
+  await assert.rejects(backupInto(data, folder, 1), { code: "corruption" });
   assert.deepEqual(namesIn(folder), names);
 });
 
@@ -262,7 +262,7 @@ test("an old backup in which other files were put stays whole, with a warning", 
   await (await PlantStore.open(old)).close(); // which leaves a lock
   const before = snapshot(old);
   const warnings = collectWarnings(t, old);
-  const { removed } = await backupInto(data, folder, { keep: 1 });
+  const { removed } = await backupInto(data, folder, 1);
   assert.deepEqual([removed, snapshot(old)], [[], before]);
   assert.equal(warnings.length, 1);
 });
@@ -272,7 +272,7 @@ test("a removal that is killed has taken the log first, so what is left is no ba
   const folder = makeFolder(t);
   const old = join(folder, "plants-20200101T000000Z");
   await backup(data, old);
-  const changes = await changesOf(() => backupInto(data, folder, { keep: 1 }));
+  const changes = await changesOf(() => backupInto(data, folder, 1));
   assert.equal(
     changes.find((each) => each.includes(old)),
     `unlink ${logPath(old)}`,
@@ -283,7 +283,7 @@ test("a removal that is killed has taken the log first, so what is left is no ba
 for (const keep of [0, -1, 1.5, 10_001, Number.NaN]) {
   test(`keep: ${keep} is refused before anything is touched`, async (t) => {
     const { data, target } = await prepare(t);
-    await assert.rejects(backupInto(data, target, { keep }), RangeError);
+    await assert.rejects(backupInto(data, target, keep), RangeError);
     assert.equal(fs.existsSync(target), false);
   });
 }

@@ -70,24 +70,21 @@ test("the first offset of an id stays, and is returned for a second one", () => 
 
 const anyIds = fc.array(fc.bigInt({ min: -20n, max: 20n }), { maxLength: 60 });
 
-test("any ids in bulk are added as they are one by one, with as many repeats", () => {
+test("any ids in bulk are added as they are one by one", () => {
   fc.assert(
     fc.property(anyIds, anyIds, (before, ids) => {
       const index = new IdIndex();
       const oracle = new Map<bigint, number>();
-      let repeats = 0;
       for (const [at, id] of before.entries()) {
         index.add(id, at);
         if (!oracle.has(id)) oracle.set(id, at);
       }
-      const loader = new IdLoader(index, 1000);
+      const loader = new IdLoader(index, 2000);
       for (const [at, id] of ids.entries()) {
         loader.addWords(...wordsOf(id), 100 + at);
-        if (oracle.has(id)) repeats++;
-        else oracle.set(id, 100 + at);
+        if (!oracle.has(id)) oracle.set(id, 100 + at);
       }
       loader.flush();
-      assert.equal(loader.repeats, repeats);
       assert.equal(index.size, oracle.size);
       for (const [id, offset] of oracle) assert.equal(index.get(id), offset);
     }),
@@ -103,10 +100,10 @@ for (const [says, logBytes] of [
     const count = 2_000_000;
     const before = process.memoryUsage().arrayBuffers;
     const index = new IdIndex();
-    const loader = new IdLoader(index, logBytes * count * 30);
+    const loader = new IdLoader(index, count * 30 * logBytes);
     for (let n = 0; n < count; n++) loader.addWords(Math.imul(n, 7919), n % 3, n * 30);
     loader.flush();
-    assert.deepEqual([index.size, loader.repeats], [count, 0]);
+    assert.equal(index.size, count);
     for (let n = 0; n < count; n += 997) {
       const id = (BigInt(n % 3) << 32n) | BigInt(Math.imul(n, 7919) >>> 0);
       assert.equal(index.get(id), n * 30);

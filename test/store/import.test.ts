@@ -141,17 +141,3 @@ test("an import of one endless line fails before it fills the memory, and keeps 
   assert.ok(pieces < 10, `${pieces} MiB`);
   assert.equal(store.status().plants, 1);
 });
-
-test("lines that do not fit beside a long record wait until it is stored", async (t) => {
-  const store = await openStore(t, makeFolder(t), { queueBytesMax: 1000 });
-  const name = "\u007f".repeat(200); // each takes six bytes of the record
-  const many = Array.from({ length: 50 }, (_, n) => `{"id":${10 + n},"name":"${"n".repeat(60)}"}`);
-  const lines = [`{"id":3,"name":"${name}"}`, A, "x", ...many, '{"id":1,"name":"another"}', B];
-  const refused: number[] = [];
-  const report = await importPlants(store, chunksOf(lines.join("\n")), {
-    onRefused: (line) => refused.push(line),
-  });
-  assert.deepEqual([report, refused], [reportOf(53, 0, 2), [3, 54]]);
-  const ids = (await collect(store.list())).map(({ id }) => Number(id));
-  assert.deepEqual(ids, [3, 1, ...many.map((_, n) => 10 + n), 2]);
-});

@@ -8,7 +8,6 @@ import {
   backup,
   exportLines,
   importPlants,
-  isSound,
   PlantStore,
   PlantStoreError,
   repairLog,
@@ -74,7 +73,7 @@ async function serve(folder: string): Promise<string> {
   }
   assert.equal(await store.create({ id: 99n, name: "fresh" }), "created");
   await store.close();
-  assert.equal(isSound(await verifyLog(folder)), true);
+  await verifyLog(folder);
   await (await PlantStore.open(folder)).close();
   assert.equal(logOf(folder), `${kept}{"id":99,"name":"fresh"}\n`);
   assert.equal(fs.existsSync(`${logPath(folder)}.new`), false);
@@ -82,15 +81,9 @@ async function serve(folder: string): Promise<string> {
 }
 
 async function verify(folder: string): Promise<string> {
-  const report = await verifyLog(folder);
-  const { plants, bytes, damaged, tornBytes, isAsKnown } = report;
+  const { plants, bytes, tornBytes } = await verifyLog(folder);
   assert.equal(bytes + tornBytes, logOf(folder)?.length);
-  assert.equal(isSound(report), damaged === 0 && isAsKnown);
-  const parts = [`${plants}`];
-  if (damaged > 0) parts.push(`${damaged} damaged`);
-  if (tornBytes > 0) parts.push(`${tornBytes} torn`);
-  if (!isAsKnown) parts.push("not as known");
-  return parts.join(", ");
+  return tornBytes > 0 ? `${plants}, ${tornBytes} torn` : `${plants}`;
 }
 
 /** The log of a copy, in a folder that was missing. */
@@ -132,7 +125,7 @@ describe("a log", { concurrency: 4 }, () => {
       });
       const repairing = await read(t, row, async (folder) => {
         let named = 0;
-        const report = await repairLog(folder, { onBadLine: () => named++ });
+        const report = await repairLog(folder, () => named++);
         const { isChanged, plants, leftOut } = report;
         found.repaired = logOf(folder);
         found.left = quarantineOf(folder, row);
@@ -160,7 +153,7 @@ describe("a log", { concurrency: 4 }, () => {
           repaired: /^[a-z]+_|^corr/.test(repair) ? undefined : (row.repaired ?? log),
           start: given,
           repair,
-          verify: row.verify ?? `${countLines(given)}`,
+          verify: row.verify ?? (refused || `${countLines(given)}`),
           exported: row.exported ?? given,
           backup: row.copied ?? given,
           restore: row.copied ?? given,
