@@ -98,10 +98,11 @@ an id is served twice: meddling
 a line with a space is served: meddling
 - const isPlant = end >= 0 && block[end] === LINE_FEED;
 + const isPlant = end >= 0;
+store/verify-repair.ts
 a repair keeps nothing of what it leaves out: rot
 -       if (rest.length > 0) await keep(file.path, rest);
 a repair leaves the checkpoint of the old log: rot
--     await writeCheckpoint(logPath, end, lock);
+-   await writeCheckpoint(file.path, end, lock);
 store/backup.ts
 a backup is what its checkpoint knows: crash
 - await copy.append(lines);
