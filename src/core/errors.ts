@@ -5,8 +5,6 @@
  * the message of a code in `ERRORS` to the client, so it holds no path, token or stack: what only the operator
  * needs is the `cause`. Uses nothing that a browser lacks.
  */
-import { quote } from "./text.ts";
-
 /**
  * Why a request fails: each code with its `error` number, HTTP status x 100 + n. A number never changes. None
  * ends in 00, so a client can tell them from the bodies of proxies.
@@ -82,10 +80,18 @@ export type DataErrorCode =
 export type ErrorCode =
   | RequestErrorCode
   | DataErrorCode
-  /** Of `plant-store/client`: the deadline or an abort came before an answer that settles the request. */
+  /** Of `plant-store/client`: the call gave up, and the plant may be stored. */
   | "outcome_unknown"
+  /** Of `plant-store/client`: the call gave up, and nothing was stored. */
+  | "unavailable"
   /** Of `plant-store/client`: an answer of another program, or with an unknown `error` number. */
   | "unexpected_answer";
+
+interface ErrorOptions {
+  readonly cause?: unknown;
+  readonly number?: number;
+  readonly requestId?: string | undefined;
+}
 
 /** Every failure except a programmer's mistake, which is a `TypeError` or `RangeError`. */
 export class PlantStoreError extends Error {
@@ -93,15 +99,14 @@ export class PlantStoreError extends Error {
   readonly code: ErrorCode;
   /** The `error` number in docs/api.md; `undefined` if a failure with this code has none. */
   readonly number: number | undefined;
+  /** The `X-Request-Id` of the response, in errors of `plant-store/client`. */
+  readonly requestId: string | undefined;
 
-  constructor(
-    code: ErrorCode,
-    message: string,
-    options: { readonly cause?: unknown; readonly number?: number } = {},
-  ) {
+  constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
     super(message, options);
     this.name = "PlantStoreError";
     this.code = code;
+    this.requestId = options.requestId;
     this.number = options.number ?? (ERRORS as Readonly<Record<string, number>>)[code];
   }
 }
@@ -109,25 +114,4 @@ export class PlantStoreError extends Error {
 /** The HTTP status that belongs to an `error` number. @internal */
 export function statusOf(error: number): number {
   return Math.floor(error / 100);
-}
-
-const CODES = new Map(
-  Object.entries(ERRORS).map(([code, number]) => [number, code as RequestErrorCode]),
-);
-
-/**
- * The failure that an answer describes.
- *
- * @param body its text: `{"error": int32, "message": string}` if it is an answer of a plant store.
- * @internal
- */
-export function failureOf(status: number, body: string): PlantStoreError {
-  try {
-    const { error: number, message } = JSON.parse(body);
-    if (typeof message === "string" && statusOf(number) === status) {
-      return new PlantStoreError(CODES.get(number) ?? "unexpected_answer", message, { number });
-    }
-  } catch {} // it is not JSON
-  const message = `expected an answer of a plant store, got status ${status} and ${quote(body)}`;
-  return new PlantStoreError("unexpected_answer", message);
 }

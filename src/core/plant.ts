@@ -87,7 +87,7 @@ export function unknownCursor(after: bigint | undefined): PlantStoreError {
 }
 
 /** Throws for bytes that are not UTF-8, and keeps a byte order mark, which JSON does not allow. */
-const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+let utf8: InstanceType<typeof TextDecoder> | undefined;
 
 /**
  * Reads a NewPlant from JSON text. Ignores members other than `id`, `name` and `tag`.
@@ -99,11 +99,12 @@ const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export function parseNewPlant(bytes: Uint8Array): NewPlant {
   let text: string;
   try {
-    text = UTF8.decode(bytes);
+    utf8 ??= new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    text = utf8.decode(bytes);
   } catch {
     throw new PlantStoreError("invalid_utf8", "expected text in UTF-8, got other bytes");
   }
-  return (text.includes("\\") ? undefined : matchPlant(bytes, text)) ?? parseAny(text);
+  return (text.includes("\\") ? undefined : matchPlant(bytes, text)) ?? parsePlantText(text);
 }
 
 /** Reads a body as most clients send it, several times as fast; `undefined` for any other. */
@@ -119,7 +120,8 @@ function matchPlant(bytes: Uint8Array, text: string): NewPlant | undefined {
 
 type Member = "id" | "name" | "tag";
 
-function parseAny(text: string): NewPlant {
+/** The same from text, in any spelling. @throws PlantStoreError as `parseNewPlant`. @internal */
+export function parsePlantText(text: string): NewPlant {
   const literals: Record<Member, string[]> = { id: [], name: [], tag: [] };
   const whole = scanJson(text, (nameLiteral, literal) => {
     const isEscaped = nameLiteral.includes("\\");
