@@ -31,7 +31,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** What core may take from Node: none does I/O, reads a clock or is random. */
 const CORE_MAY_USE = ["node:diagnostics_channel"];
 /** And only this from `node:crypto`, because a hash depends on its input only. */
-const HASH_IMPORT = 'import { createHash } from "node:crypto";\n';
+const HASH_IMPORT = 'import { hash } from "node:crypto";\n';
 
 function readSources(): Sources {
   const root = path.join(ROOT, "src");
@@ -130,7 +130,7 @@ const RULES: readonly {
       { "store/x.ts": 'import type { TokenRegistry } from "../auth/token-registry.ts";' },
       { "log/file.ts": 'export { x } from "../store/x.ts";' },
       { "admin/x.ts": 'const x = await import("../store/x.ts");' },
-      { "core/token.ts": 'import { createHash, randomBytes } from "node:crypto";' },
+      { "core/token.ts": 'import { hash, randomBytes } from "node:crypto";' },
       { "http/x.ts": 'import express from "express";' },
       { "client.ts": 'import { setTimeout } from "node:timers/promises";' },
     ],

@@ -138,8 +138,8 @@ export async function listTokens(directory: string): Promise<readonly TokenRecor
  * Imports what `listTokens` has listed of another store: all tokens, or none. A token that is there already
  * stays as it is. Resolves with how many are new.
  *
- * @throws PlantStoreError `token_exists` if another live token has the name of a new one; `corruption` or
- * RangeError if a record is not possible; else as `createToken`.
+ * @throws PlantStoreError `token_exists` if another live token has the name of a new one; `corruption` if
+ * a record is not possible; else as `createToken`.
  */
 export async function importTokens(
   directory: string,

@@ -74,10 +74,7 @@ async function openDatabaseBackend(options: BackendOptions): Promise<Backend> {
     tokens,
     failed: new Promise(() => {}), // never: the store waits for a database that is away
     // Ready until a deadline: a failover must not take every server out of a load balancer.
-    state: () =>
-      tokens.isReadable || tokens.failingMs < plants.database.deadlineMs
-        ? "ready"
-        : "database-away",
+    state: () => (tokens.leaseAgeMs < plants.database.deadlineMs ? "ready" : "database-away"),
     database: () => ({ ...plants.state(), leaseAgeMs: tokens.leaseAgeMs }),
     createFirstToken: async () => {
       const token = await postgres.createFirstToken(plants, FIRST_TOKEN);

@@ -5,7 +5,7 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseTokenFile } from "../auth/token-file.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import { formatTime, isLive, POLL_INTERVAL_MS } from "../core/token.ts";
+import { isLive, POLL_INTERVAL_MS } from "../core/token.ts";
 import { createToken, importTokens, listTokens, revokeToken, type TokenRecord } from "../index.ts";
 import { withIoError } from "../log/disk.ts";
 import { defineCommand, UsageError } from "./command.ts";
@@ -137,7 +137,7 @@ function describeToken(token: TokenRecord, now: number) {
     name,
     scopes,
     state: isLive(token, now) ? "live" : dead,
-    created: formatTime(token, "createdAt", createdAt),
-    expires: expiresAt === undefined ? null : formatTime(token, "expiresAt", expiresAt),
+    created: new Date(createdAt).toISOString(),
+    expires: expiresAt === undefined ? null : new Date(expiresAt).toISOString(),
   };
 }

@@ -1,18 +1,18 @@
 /**
- * Bearer tokens: their form and hash, what is stored of them, and the tokens that a server accepts.
+ * Bearer tokens: their form and hash, the record that is stored of each, and the tokens that a server accepts.
  *
- * A token is `pst_` and 256 random bits in base64url. Nobody can guess it, so a plain SHA-256 is
- * safe to store. The caller provides the randomness, the clocks and the timers.
+ * A token is `pst_` and 256 random bits in base64url. Nobody can guess it, so a plain SHA-256 is safe to store. The
+ * caller provides the randomness, the clocks and the timers.
  *
- * Invariant. A damaged record is an error, never another record: a flipped bit must not turn a
- * revoked token into a live one. So a member that is not known is damage, too.
+ * Invariant. A damaged record is an error, never another record: a flipped bit must not turn a revoked token into a
+ * live one. So an unknown member is damage, too.
  *
- * Invariants of `LiveTokens`. A verdict is at most 2 s old, by the monotonic and by the wall clock:
- * the first stops while a machine sleeps, and the second may be set. So a process that was frozen,
- * or whose polls hang, accepts no token that was revoked meanwhile. While verdicts are older, a token
- * that was good waits for a poll; everything else is refused at once, so guesses cost nothing.
+ * Invariants of `LiveTokens`. A verdict is at most 2 s old, by the monotonic and by the wall clock: the first stops
+ * while a machine sleeps, and the second may be set. So a process that was frozen, or whose polls hang, accepts no
+ * token that was revoked meanwhile. While verdicts are older, a token that was good waits for a poll; everything
+ * else is refused at once, so guesses cost nothing.
  */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { PlantStoreError } from "./errors.ts";
 import {
   type Clock,
@@ -28,17 +28,14 @@ import {
 /** @internal */
 export const TOKEN_BYTES = 32;
 
-/**
- * @param random `TOKEN_BYTES` bytes that nobody can guess.
- * @internal
- */
+/** @param random `TOKEN_BYTES` bytes that nobody can guess. @internal */
 export function formatToken(random: Buffer): string {
   return `pst_${random.toString("base64url")}`;
 }
 
 /** The SHA-256 of a token, in hexadecimal. @internal */
 export function hashToken(token: string): string {
-  return createHash("sha256").update(token).digest("hex");
+  return hash("sha256", token, "hex");
 }
 
 /** A token as it is stored: never the token itself. */
@@ -55,28 +52,17 @@ export interface TokenRecord {
   readonly revokedAt?: number;
 }
 
-/** What a date can hold. @internal */
-export const TIME_MAX = 8.64e15;
-
-/** A record as one line of JSON, without its line feed. @throws RangeError as `formatTime`. @internal */
-export function encodeTokenRecord(record: TokenRecord): string {
-  const { name, hash, scopes } = record;
-  const format = (member: "createdAt" | "expiresAt" | "revokedAt") =>
-    record[member] === undefined ? undefined : formatTime(record, member, record[member]);
-  const times = { createdAt: format("createdAt"), expiresAt: format("expiresAt") };
-  return JSON.stringify({ name, hash, scopes, ...times, revokedAt: format("revokedAt") });
+/** Whether the token is good at a time, in milliseconds since 1970. */
+export function isLive({ revokedAt, expiresAt }: TokenRecord, now: number): boolean {
+  return revokedAt === undefined && (expiresAt === undefined || now < expiresAt);
 }
 
-/**
- * A time of a token in ISO 8601.
- *
- * @throws RangeError that names the token and the member, if no date has this time.
- * @internal
- */
-export function formatTime({ name }: TokenRecord, member: string, time: unknown): string {
-  if (typeof time === "number" && Math.abs(time) <= TIME_MAX) return new Date(time).toISOString();
-  const expected = `expected milliseconds since 1970, at most ${TIME_MAX}, got ${time}`;
-  throw new RangeError(`token "${name}": ${member}: ${expected}`);
+/** A record as one line of JSON, without its line feed. @internal */
+export function encodeTokenRecord(record: TokenRecord): string {
+  const { name, hash, scopes, createdAt, expiresAt, revokedAt } = record;
+  const date = (time: number | undefined) => (time === undefined ? undefined : new Date(time));
+  const times = { createdAt: date(createdAt), expiresAt: date(expiresAt) };
+  return JSON.stringify({ name, hash, scopes, ...times, revokedAt: date(revokedAt) });
 }
 
 const RECORD_MEMBERS = ["name", "hash", "scopes", "createdAt", "expiresAt", "revokedAt"];
@@ -89,24 +75,20 @@ const RECORD_MEMBERS = ["name", "hash", "scopes", "createdAt", "expiresAt", "rev
  */
 export function decodeTokenRecord(line: string): TokenRecord {
   const members = parseMembers(line);
-  const { name, hash, scopes, expiresAt, revokedAt } = members;
+  const { name, hash, scopes, createdAt, expiresAt, revokedAt } = members;
   if (!Object.keys(members).every((member) => RECORD_MEMBERS.includes(member))) {
-    throw damage(`expected no members but ${RECORD_MEMBERS.join(", ")}`);
+    throw damage("members", `only ${RECORD_MEMBERS.join(", ")}`);
   }
-  if (typeof name !== "string" || !isTokenName(name)) {
-    throw damage("name: expected letters, digits and ._@-");
-  }
-  if (typeof hash !== "string" || !/^[0-9a-f]{64}$/.test(hash)) {
-    throw damage("hash: expected 64 hexadecimal digits");
-  }
-  if (!isScopes(scopes)) throw damage(`scopes: expected an array of ${SCOPES.join(", ")}`);
+  if (typeof name !== "string" || !isTokenName(name)) throw damage("name", "letters and digits");
+  if (typeof hash !== "string" || !/^[0-9a-f]{64}$/.test(hash)) throw damage("hash", "a SHA-256");
+  if (!isScopes(scopes)) throw damage("scopes", SCOPE_ARRAY);
   return {
     name,
     hash,
     scopes,
-    createdAt: parseTime(members, "createdAt"),
-    ...(expiresAt !== undefined && { expiresAt: parseTime(members, "expiresAt") }),
-    ...(revokedAt !== undefined && { revokedAt: parseTime(members, "revokedAt") }),
+    createdAt: parseTime("createdAt", createdAt),
+    ...(expiresAt !== undefined && { expiresAt: parseTime("expiresAt", expiresAt) }),
+    ...(revokedAt !== undefined && { revokedAt: parseTime("revokedAt", revokedAt) }),
   };
 }
 
@@ -115,21 +97,34 @@ function parseMembers(line: string): Readonly<Record<string, unknown>> {
   try {
     value = JSON.parse(line);
   } catch {} // the reason would show the line
-  if (typeof value !== "object" || value === null) throw damage("expected a JSON object");
+  if (typeof value !== "object" || value === null) throw damage("record", "a JSON object");
   return value as Readonly<Record<string, unknown>>;
 }
 
-function parseTime(members: Readonly<Record<string, unknown>>, member: string): number {
-  const value = members[member];
+function parseTime(member: string, value: unknown): number {
   const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
   // `Date.parse` reads other texts, too, some of them as another time.
   if (!Number.isNaN(time) && new Date(time).toISOString() === value) return time;
-  throw damage(`${member}: expected a time such as ${new Date(0).toISOString()}`);
+  throw damage(member, `a time such as ${new Date(0).toISOString()}`);
 }
 
-function damage(fault: string): PlantStoreError {
-  return new PlantStoreError("corruption", fault);
+function damage(what: string, expected: string): PlantStoreError {
+  return new PlantStoreError("corruption", `${what}: expected ${expected}`);
 }
+
+/** @internal */
+export function isScope(value: unknown): value is Scope {
+  return SCOPES.some((scope) => scope === value);
+}
+
+function isScopes(value: unknown): value is Scope[] {
+  return Array.isArray(value) && value.every(isScope);
+}
+
+const SCOPE_ARRAY = `an array of ${SCOPES.join(", ")}`;
+
+/** What a date can hold. @internal */
+export const TIME_MAX = 8.64e15;
 
 export interface NewToken {
   /**
@@ -143,22 +138,14 @@ export interface NewToken {
   readonly expiresAt?: number | undefined;
 }
 
-/** Whether the token is good at a time, in milliseconds since 1970. */
-export function isLive({ revokedAt, expiresAt }: TokenRecord, now: number): boolean {
-  return revokedAt === undefined && (expiresAt === undefined || now < expiresAt);
-}
-
-/** @internal */
-export function isScope(value: unknown): value is Scope {
-  return SCOPES.some((scope) => scope === value);
-}
-
-function isScopes(value: unknown): value is Scope[] {
-  return Array.isArray(value) && value.every(isScope);
-}
-
-function assertNewToken(newToken: NewToken, now: number): void {
-  const { name, scopes = [], expiresAt } = newToken;
+/**
+ * The record of a new token; `now` is in milliseconds since 1970.
+ *
+ * @throws TypeError or RangeError if the name, the scopes or the expiry are not possible.
+ * @internal
+ */
+export function makeRecord(token: string, newToken: NewToken, now: number): TokenRecord {
+  const { name, scopes = ["write"], expiresAt } = newToken;
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
   if (!isTokenName(name)) {
     throw new RangeError(
@@ -166,21 +153,10 @@ function assertNewToken(newToken: NewToken, now: number): void {
         `starting with a letter or digit, got "${name}"`,
     );
   }
-  if (!isScopes(scopes)) throw new RangeError(`scopes: expected an array of ${SCOPES.join(", ")}`);
+  if (!isScopes(scopes)) throw new RangeError(`scopes: expected ${SCOPE_ARRAY}`);
   if (expiresAt !== undefined && !(expiresAt > now && expiresAt <= TIME_MAX)) {
     throw new RangeError(`expiresAt: expected a time in the future, at most ${TIME_MAX} ms`);
   }
-}
-
-/**
- * What is stored of a new token; `now` is in milliseconds since 1970.
- *
- * @throws TypeError or RangeError if name, scopes or expiry are not possible.
- * @internal
- */
-export function makeRecord(token: string, newToken: NewToken, now: number): TokenRecord {
-  assertNewToken(newToken, now);
-  const { name, scopes = ["write"], expiresAt } = newToken;
   const expiry = expiresAt !== undefined && { expiresAt };
   return { name, hash: hashToken(token), scopes, createdAt: now, ...expiry };
 }
@@ -189,22 +165,12 @@ export function makeRecord(token: string, newToken: NewToken, now: number): Toke
 export function tokenExists(name: string): PlantStoreError {
   return new PlantStoreError(
     "token_exists",
-    `Cannot create token "${name}": a live token has this name; ` +
-      "choose another, or revoke that one first",
-  );
-}
-
-/** @internal */
-export function tokenUnknown(name: string): PlantStoreError {
-  return new PlantStoreError(
-    "token_unknown",
-    `Cannot revoke token "${name}": every token of this name is revoked, or there is none; ` +
-      '"token list" shows them',
+    `Cannot create token "${name}": a live token has this name; choose another, or revoke that one first`,
   );
 }
 
 /**
- * The tokens as they are after a name was revoked, also that of tokens that have expired.
+ * The tokens after a name was revoked, also that of tokens that have expired.
  *
  * @throws PlantStoreError `token_unknown` if that changes none.
  * @internal
@@ -215,15 +181,19 @@ export function revokeAll(
   revokedAt: number,
 ): TokenRecord[] {
   const isMeant = (token: TokenRecord) => token.name === name && token.revokedAt === undefined;
-  if (!tokens.some(isMeant)) throw tokenUnknown(name);
-  return tokens.map((token) => (isMeant(token) ? { ...token, revokedAt } : token));
+  if (tokens.some(isMeant)) {
+    return tokens.map((token) => (isMeant(token) ? { ...token, revokedAt } : token));
+  }
+  const why = "every token of this name is revoked, or there is none";
+  const message = `Cannot revoke token "${name}": ${why}; "token list" shows them`;
+  throw new PlantStoreError("token_unknown", message);
 }
 
 /**
- * Those tokens of an import whose hash is not there yet.
+ * The tokens of an import whose hash is not there yet.
  *
- * @throws PlantStoreError `token_exists` if another live token has the name of a live one; `corruption` or
- * RangeError if a record is not possible.
+ * @throws PlantStoreError `token_exists` if another live token has the name of a live one; `corruption` if
+ * a record is not possible.
  * @internal
  */
 export function selectNew(
@@ -264,7 +234,7 @@ export function ageMs(since: Moment, clock: Clock): number {
 interface FollowOptions {
   readonly clock: Clock;
   readonly intervalMs: number;
-  /** How long requests wait for a good poll. Default: for one poll, at most 2 s. */
+  /** How long a request waits for a good poll. Default: for one poll, at most 2 s. */
   readonly waitMs?: number | undefined;
   /** Why tokens cannot be verified, for clients. */
   readonly fault: string;
@@ -273,20 +243,19 @@ interface FollowOptions {
 /** The tokens that a server accepts. A subclass polls the place where they are stored. */
 export abstract class LiveTokens implements TokenVerifier {
   readonly #options: FollowOptions;
-  readonly #clock: Clock;
-  /** The tokens that are not revoked, by hash: the time of a look-up reveals nothing of a token. */
-  #tokens = new Map<string, TokenRecord>();
+  /** The tokens that are not revoked, by hash. */
+  #byHash = new Map<string, TokenRecord>();
+  /** Those accepted since the tokens changed, by the token itself: to hash it takes a tenth of a request. */
+  #accepted = new Map<string, TokenRecord>();
   /** When the newest good poll began; before the first one, a moment that is too old. */
   #polledAt: Moment;
-  /** How often the interval has passed since a good poll ended. A frozen process counts none. */
-  #missed = Number.POSITIVE_INFINITY;
   /** The last poll, which may not have begun: they run one after the other. */
   #polling: Promise<void> = Promise.resolve();
   /** The last poll, if it has not begun. */
   #next: Promise<void> | undefined;
   /** What all requests wait for while verdicts are too old. */
   #wait: Promise<void> | undefined;
-  #endWait: ((error?: PlantStoreError) => void) | undefined;
+  #endWait: (() => void) | undefined;
   #interval: Timer | undefined;
   /** @internal */
   protected isClosed = false;
@@ -294,7 +263,6 @@ export abstract class LiveTokens implements TokenVerifier {
   /** @internal */
   protected constructor(options: FollowOptions) {
     this.#options = options;
-    this.#clock = options.clock;
     const { monotonicMs, wallMs } = this.now();
     this.#polledAt = { monotonicMs: monotonicMs - VERDICT_MS, wallMs: wallMs - VERDICT_MS };
   }
@@ -304,20 +272,22 @@ export abstract class LiveTokens implements TokenVerifier {
 
   /** @internal */
   protected now(): Moment {
-    return { monotonicMs: this.#clock.monotonicMs(), wallMs: this.#clock.wallMs() };
+    const { clock } = this.#options;
+    return { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
   }
 
   /** Polls at every interval, until `close`. Keeps no process alive. @internal */
   protected follow(): void {
-    this.#interval = this.#clock.setInterval(() => {
-      this.#missed++;
-      void this.#pollNext();
-    }, this.#options.intervalMs);
+    const { clock, intervalMs } = this.#options;
+    this.#interval = clock.setInterval(() => void this.refresh(), intervalMs);
     this.#interval.unref();
   }
 
-  /** Begins a poll; if one is under way, once that has ended. */
-  #pollNext(): Promise<void> {
+  /**
+   * Resolves when a poll that begins after this call has ended. If it succeeded, every token is known that was
+   * created before the call. Never rejects: a failure is a warning.
+   */
+  refresh(): Promise<void> {
     this.#next ??= this.#polling.then(() => {
       this.#next = undefined;
       return this.isClosed ? undefined : this.poll();
@@ -336,9 +306,7 @@ export abstract class LiveTokens implements TokenVerifier {
   protected accept(begun: Moment, records?: Iterable<TokenRecord>): void {
     if (records !== undefined) this.#replace(records);
     this.#polledAt = begun;
-    if (!this.isFresh) return; // the process was frozen during the poll, or the disk hung
-    this.#missed = 0;
-    this.#endWait?.();
+    if (this.isReadable) this.#endWait?.(); // else the process was frozen during the poll, or the disk hung
   }
 
   /** A record that has not changed stays the same object, so that its streams go on. */
@@ -346,20 +314,26 @@ export abstract class LiveTokens implements TokenVerifier {
     const tokens = new Map<string, TokenRecord>();
     for (const record of records) {
       if (record.revokedAt !== undefined) continue;
-      const before = this.#tokens.get(record.hash);
+      const before = this.#byHash.get(record.hash);
       const isSame = before && JSON.stringify(before) === JSON.stringify(record);
       tokens.set(record.hash, isSame ? before : record);
     }
-    this.#tokens = tokens;
+    this.#byHash = tokens;
+    this.#accepted = new Map();
+  }
+
+  /** Milliseconds since the newest good poll began. @internal */
+  protected get ageMs(): number {
+    return ageMs(this.#polledAt, this.#options.clock);
+  }
+
+  /** Whether the newest good poll is young enough for verdicts. */
+  get isReadable(): boolean {
+    return this.ageMs < VERDICT_MS;
   }
 
   #isGood(record: TokenRecord | undefined): record is TokenRecord {
-    return record !== undefined && isLive(record, this.#clock.wallMs());
-  }
-
-  /** Whether the newest good poll is young enough for verdicts. @internal */
-  protected get isFresh(): boolean {
-    return this.ageMs < VERDICT_MS;
+    return record !== undefined && isLive(record, this.#options.clock.wallMs());
   }
 
   /**
@@ -370,36 +344,38 @@ export abstract class LiveTokens implements TokenVerifier {
    * succeeds in time.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
-    const record = this.#tokens.get(hashToken(token));
+    const record = this.#accepted.get(token) ?? this.#byHash.get(hashToken(token));
     const isGood = this.#isGood(record);
-    if (this.isFresh) return isGood ? record : undefined;
-    if (!isGood) throw this.#unreadable();
-    return this.#waitForPoll().then(() => this.verify(token));
+    if (!this.isReadable) {
+      if (!isGood || this.isClosed) throw this.#unreadable();
+      return this.#waitForPoll().then(() => this.verify(token));
+    }
+    if (!isGood) return undefined;
+    this.#accepted.set(token, record);
+    return record;
   }
 
   /** Waits like `verify`; a result that is over, or not one of this object, is `false` at once. */
   isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
-    const record = this.#tokens.get((verified as TokenRecord).hash);
+    const record = this.#byHash.get((verified as TokenRecord).hash);
     if (record !== verified || !this.#isGood(record)) return false;
-    return this.isFresh || this.#waitForPoll().then(() => this.isCurrent(verified));
+    return this.isReadable || this.#waitForPoll().then(() => this.isCurrent(verified));
   }
 
   /** Resolves after the next good poll. All requests share one wait. */
   #waitForPoll(): Promise<void> {
-    if (this.isClosed) throw this.#unreadable();
     this.#wait ??= new Promise((resolve, reject) => {
-      const { waitMs } = this.#options;
-      const end = (error?: PlantStoreError) => {
-        this.#clock.clearTimeout(timer);
+      const { clock, waitMs } = this.#options;
+      const end = () => {
+        clock.clearTimeout(timer);
         if (this.#endWait === end) this.#wait = this.#endWait = undefined;
-        if (error === undefined) resolve();
-        else reject(error);
+        if (this.isReadable) resolve();
+        else reject(this.#unreadable());
       };
-      const fail = () => end(this.#unreadable());
-      const timer = this.#clock.setTimeout(fail, waitMs ?? VERDICT_MS);
+      const timer = clock.setTimeout(end, waitMs ?? VERDICT_MS);
       this.#endWait = end;
-      const polled = this.#pollNext();
-      if (waitMs === undefined) void polled.then(fail); // has no effect if the poll was good
+      const polled = this.refresh();
+      if (waitMs === undefined) void polled.then(end);
     });
     return this.#wait;
   }
@@ -411,52 +387,16 @@ export abstract class LiveTokens implements TokenVerifier {
 
   /** The live tokens, for their operator. */
   list(): TokenStatus[] {
-    return [...this.#tokens.values()]
+    return [...this.#byHash.values()]
       .filter((record) => this.#isGood(record))
       .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
-  }
-
-  /** Milliseconds since the newest good poll began. @internal */
-  protected get ageMs(): number {
-    return ageMs(this.#polledAt, this.#clock);
-  }
-
-  /**
-   * For how long no poll has succeeded, in milliseconds during which the process ran. Unlike the age of
-   * verdicts it does not grow while the process is frozen or its event loop is busy, nor with a clock
-   * that is set.
-   *
-   * @internal
-   */
-  get failingMs(): number {
-    return this.#missed * this.#options.intervalMs;
-  }
-
-  /**
-   * For an operator: `false` once polls have failed, or not ended, for 2 s, and until one succeeds. It stays
-   * `true` if the process was only frozen, or busy: the first request then waits for a poll. That is assumed
-   * while it has run for less than half of that time since a good poll.
-   */
-  get isReadable(): boolean {
-    return this.isFresh || this.failingMs < VERDICT_MS / 2;
-  }
-
-  /**
-   * Resolves when a poll that begins after this call has ended, or once a request would no longer wait for
-   * it. If the poll succeeded, every token is known that was created before the call. Never rejects: a
-   * failure is a warning.
-   */
-  refresh(): Promise<void> {
-    const { waitMs = VERDICT_MS } = this.#options;
-    const late = new Promise<void>((resolve) => this.#clock.setTimeout(resolve, waitMs).unref());
-    return Promise.race([this.#pollNext(), late]);
   }
 
   /** Stops polling, and rejects what waits for a poll. Two seconds later `verify` throws `tokens_unreadable`. */
   close(): void {
     this.isClosed = true;
-    this.#clock.clearInterval(this.#interval);
-    this.#endWait?.(this.#unreadable());
+    this.#options.clock.clearInterval(this.#interval);
+    this.#endWait?.();
   }
 
   /** `close()`, for `using` and `await using`. */

@@ -92,7 +92,7 @@ export class PostgresTokens extends LiveTokens {
         this.#version = rows[0]?.[0];
       }
     }, limitMs);
-    if (this.isFresh) this.#lastFault = undefined; // else the next look is as late
+    if (this.isReadable) this.#lastFault = undefined; // else the next look is as late
   }
 
   /**

@@ -51,10 +51,15 @@ export function decodeTokens(rows: Rows): TokenRecord[] {
       name: name ?? "",
       hash: hash ?? "",
       scopes: (scopes ?? "").split(",").filter(isScope),
-      createdAt: Number(createdAt),
-      ...(expiresAt && { expiresAt: Number(expiresAt) }),
-      ...(revokedAt && { revokedAt: Number(revokedAt) }),
+      createdAt: readTime(createdAt),
+      ...(expiresAt && { expiresAt: readTime(expiresAt) }),
+      ...(revokedAt && { revokedAt: readTime(revokedAt) }),
     }));
+}
+
+/** A person may have written a time beyond those of a date. */
+function readTime(text: string | null | undefined): number {
+  return Math.min(Number(text), TIME_MAX);
 }
 
 /**
@@ -106,8 +111,7 @@ export async function listTokens(plants: PostgresPlants): Promise<readonly Token
  *
  * @returns how many tokens are new.
  * @throws PlantStoreError `token_exists` if another live token has the name of a new one; `corruption` if a
- * record has an invalid name, hash or scope; `io_error` if the database does not confirm the change.
- * @throws RangeError if a time is not a number, or more than a date can hold.
+ * record is not possible; `io_error` if the database does not confirm the change.
  */
 export async function importTokens(
   plants: PostgresPlants,
@@ -124,14 +128,12 @@ export async function importTokens(
   return count;
 }
 
-/** The columns of tokens, each as an array. A time that a person wrote may be beyond those of a date. */
+/** The columns of tokens, each as an array. */
 function encodeColumns(tokens: readonly TokenRecord[]): string[] {
   const rows = tokens.map(({ hash, name, scopes, createdAt, expiresAt, revokedAt }) =>
     [hash, name, scopes.join(), createdAt, expiresAt, revokedAt].map((value) => {
       const isTime = typeof value === "number";
-      return value === undefined
-        ? "NULL"
-        : encodeElement(isTime ? `${Math.min(Math.floor(value), TIME_MAX)}` : value);
+      return value === undefined ? "NULL" : encodeElement(isTime ? `${Math.floor(value)}` : value);
     }),
   );
   return [0, 1, 2, 3, 4, 5].map((at) => `{${rows.map((row) => row[at]).join()}}`);

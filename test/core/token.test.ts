@@ -52,7 +52,7 @@ for (const [more, now, expected] of LIVES) {
   });
 }
 
-const IMPOSSIBLE: readonly [more: Partial<TokenRecord>, member: RegExp][] = [
+const IMPOSSIBLE: readonly [more: Partial<TokenRecord>, message: RegExp][] = [
   [{ name: "a b" }, /name/],
   [{ hash: "F".repeat(64) }, /hash/],
   [{ scopes: ["admin" as Scope] }, /scopes/],
@@ -63,7 +63,7 @@ const IMPOSSIBLE: readonly [more: Partial<TokenRecord>, member: RegExp][] = [
 
 for (const [more, message] of IMPOSSIBLE) {
   test(`a record with an impossible ${message.source} is not imported`, () => {
-    assert.throws(() => selectNew([], [{ ...APP, ...more }], 0), { message });
+    assert.throws(() => selectNew([], [{ ...APP, ...more }], 0), { code: "corruption", message });
   });
 }
 

@@ -95,16 +95,16 @@ an import adds one hash twice: core/token
 a verdict is as old as the younger clock says: core/token-live
 - return Math.max(clock.monotonicMs()
 + return Math.min(clock.monotonicMs()
-tokens are unreadable while verdicts are given: core/token-live
-- return this.isFresh || this.failingMs
-+ return this.failingMs
 a wrong token waits for a poll: core/token-live
--     if (!isGood) throw this.#unreadable();
+- if (!isGood || this.isClosed) throw
++ if (this.isClosed) throw
 each request that waits has a timer of its own: core/token-live
 - this.#wait ??= new Promise
 + this.#wait = new Promise
 a good token waits although its poll has failed: core/token-live
--       if (waitMs === undefined) void polled.then(fail);
+-       if (waitMs === undefined) void polled.then(end);
+a token that was accepted is accepted for ever: auth/token-registry
+-     this.#accepted = new Map();
 a token that expires is good for what has begun: core/token-live
 - if (record !== verified || !this.#isGood(record)) return false;
 + if (record !== verified) return false;
