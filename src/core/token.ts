@@ -234,7 +234,7 @@ export function ageMs(since: Moment, clock: Clock): number {
 interface FollowOptions {
   readonly clock: Clock;
   readonly intervalMs: number;
-  /** How long a request waits for a good poll. Default: for one poll, at most 2 s. */
+  /** How long a request waits for a good poll, after the first one. Default: not at all. */
   readonly waitMs?: number | undefined;
   /** Why tokens cannot be verified, for clients. */
   readonly fault: string;
@@ -253,9 +253,6 @@ export abstract class LiveTokens implements TokenVerifier {
   #polling: Promise<void> = Promise.resolve();
   /** The last poll, if it has not begun. */
   #next: Promise<void> | undefined;
-  /** What all requests wait for while verdicts are too old. */
-  #wait: Promise<void> | undefined;
-  #endWait: (() => void) | undefined;
   #interval: Timer | undefined;
   /** @internal */
   protected isClosed = false;
@@ -306,7 +303,6 @@ export abstract class LiveTokens implements TokenVerifier {
   protected accept(begun: Moment, records?: Iterable<TokenRecord>): void {
     if (records !== undefined) this.#replace(records);
     this.#polledAt = begun;
-    if (this.isReadable) this.#endWait?.(); // else the process was frozen during the poll, or the disk hung
   }
 
   /** A record that has not changed stays the same object, so that its streams go on. */
@@ -362,22 +358,16 @@ export abstract class LiveTokens implements TokenVerifier {
     return this.isReadable || this.#waitForPoll().then(() => this.isCurrent(verified));
   }
 
-  /** Resolves after the next good poll. All requests share one wait. */
-  #waitForPoll(): Promise<void> {
-    this.#wait ??= new Promise((resolve, reject) => {
-      const { clock, waitMs } = this.#options;
-      const end = () => {
-        clock.clearTimeout(timer);
-        if (this.#endWait === end) this.#wait = this.#endWait = undefined;
-        if (this.isReadable) resolve();
-        else reject(this.#unreadable());
-      };
-      const timer = clock.setTimeout(end, waitMs ?? VERDICT_MS);
-      this.#endWait = end;
-      const polled = this.refresh();
-      if (waitMs === undefined) void polled.then(end);
-    });
-    return this.#wait;
+  /** Resolves after a good poll that begins from now on. @throws PlantStoreError `tokens_unreadable`. */
+  async #waitForPoll(): Promise<void> {
+    const { clock, intervalMs, waitMs = 0 } = this.#options;
+    const sleep = (ms: number) =>
+      new Promise<void>((resolve) => clock.setTimeout(resolve, ms).unref());
+    const endsAt = clock.monotonicMs() + waitMs;
+    await Promise.race([this.refresh(), sleep(VERDICT_MS)]);
+    const isOver = () => this.isReadable || this.isClosed || clock.monotonicMs() >= endsAt;
+    while (!isOver()) await sleep(intervalMs); // each interval polls
+    if (!this.isReadable) throw this.#unreadable();
   }
 
   #unreadable(): PlantStoreError {
@@ -392,11 +382,10 @@ export abstract class LiveTokens implements TokenVerifier {
       .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
   }
 
-  /** Stops polling, and rejects what waits for a poll. Two seconds later `verify` throws `tokens_unreadable`. */
+  /** Stops polling. Two seconds later `verify` throws `tokens_unreadable`. */
   close(): void {
     this.isClosed = true;
     this.#options.clock.clearInterval(this.#interval);
-    this.#endWait?.();
   }
 
   /** `close()`, for `using` and `await using`. */

@@ -98,11 +98,12 @@ a verdict is as old as the younger clock says: core/token-live
 a wrong token waits for a poll: core/token-live
 - if (!isGood || this.isClosed) throw
 + if (this.isClosed) throw
-each request that waits has a timer of its own: core/token-live
-- this.#wait ??= new Promise
-+ this.#wait = new Promise
-a good token waits although its poll has failed: core/token-live
--       if (waitMs === undefined) void polled.then(end);
+each request that waits begins a poll of its own: core/token-live
+- this.#next ??= this
++ this.#next = this
+a good token waits for ever: core/token-live
+- Promise.race([this.refresh(), sleep(VERDICT_MS)]);
++ this.refresh();
 a token that was accepted is accepted for ever: auth/token-registry
 -     this.#accepted = new Map();
 a token that expires is good for what has begun: core/token-live
