@@ -18,21 +18,11 @@ export {
   subscribe,
   type WarningMessage,
 } from "./core/channels.ts";
-export {
-  type DataErrorCode,
-  type ErrorCode,
-  PlantStoreError,
-  type RequestErrorCode,
-} from "./core/errors.ts";
-export {
-  NUMBER_OPTIONS,
-  type NumberOption,
-  type NumberOptionName,
-} from "./core/options.ts";
+export { type ErrorCode, PlantStoreError } from "./core/errors.ts";
+export { NUMBER_OPTIONS } from "./core/options.ts";
 export { encodeNewPlant, type NewPlant, type Plant } from "./core/plant.ts";
 export type {
   CreateOutcome,
-  DatabaseStatus,
   ListOptions,
   PlantService,
   Scope,
@@ -59,12 +49,7 @@ export {
   backupInto,
   restore,
 } from "./store/backup.ts";
-export {
-  exportLines,
-  type ImportOptions,
-  type ImportReport,
-  importPlants,
-} from "./store/import-export.ts";
+export { exportLines, type ImportReport, importPlants } from "./store/import-export.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
 export {
   type LeftOutLine,

@@ -1,8 +1,6 @@
 /**
  * A store and a token check in memory, for tests of programs that embed the service: `plant-store/testing`.
- *
- * Invariant. Plants and tokens follow the rules of a store in a folder: the same outcomes, errors and order.
- * Knows no files and no HTTP.
+ * Invariant. Outcomes, errors and order are those of a store in a folder. Knows no files and no HTTP.
  */
 import { PlantStoreError } from "./core/errors.ts";
 import { assertInt64 } from "./core/json.ts";
@@ -14,17 +12,14 @@ import {
   unknownCursor,
   validatePlant,
 } from "./core/plant.ts";
-import type { PlantService, TokenVerifier, VerifiedToken } from "./core/services.ts";
-import { hashToken, isLive, makeRecord, type NewToken, type TokenRecord } from "./core/token.ts";
+import type { PlantService, TokenVerifier } from "./core/services.ts";
+import { hashToken, isLive, makeRecord, type NewToken, TIME_MAX } from "./core/token.ts";
 
-export interface TestToken extends NewToken {
+export interface TestToken extends Omit<NewToken, "expiresAt"> {
   /** What a client sends after `Bearer`: letters, digits and `-._~+/`. */
   readonly token: string;
-}
-
-export interface TestStoreOptions {
-  /** Default: none, so that every request is answered 401. */
-  readonly tokens?: readonly TestToken[] | undefined;
+  /** A date, or milliseconds since 1970; a past one makes an expired token. Default: never. */
+  readonly expiresAt?: Date | number | undefined;
 }
 
 /** Holds what `createRequestListener` and `PlantServer.start` take. */
@@ -35,38 +30,21 @@ export interface TestStore extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/**
- * An empty store in memory, and the tokens that are accepted.
- *
- * @throws TypeError or RangeError for a token that is not possible.
- */
-export function createTestStore({ tokens = [] }: TestStoreOptions = {}): TestStore {
+/** An empty store in memory. @throws TypeError or RangeError for a token that no request can use. */
+export function createTestStore(given: { tokens?: readonly TestToken[] } = {}): TestStore {
+  const stored = new Map<bigint, NewPlant>();
   let isClosed = false;
-  const plants = makePlants(() => {
-    if (isClosed) throw new PlantStoreError("closed", "Cannot use the store: it is closed");
-  });
-  const close = async () => {
-    isClosed = true;
+  const find = (id: bigint | undefined) => {
+    if (isClosed) throw new PlantStoreError("closed", "The store is closed");
+    return stored.get(id as bigint);
   };
-  return { plants, tokens: acceptTokens(tokens), close, [Symbol.asyncDispose]: close };
-}
-
-function makePlants(assertUsable: () => void): PlantService {
-  const plants: NewPlant[] = [];
-  const positions = new Map<bigint, number>();
-  const find = (id: bigint) => {
-    assertUsable();
-    return plants[positions.get(id) ?? -1];
-  };
-  return {
-    async create(given) {
-      const plant = validatePlant(given);
-      const { id } = plant;
-      const stored = find(id);
-      if (stored && !isSamePlant(stored, plant)) throw conflict(id);
-      if (stored) return "replayed";
-      positions.set(id, plants.push(plant) - 1);
-      return "created";
+  const plants: PlantService = {
+    async create(plantGiven) {
+      const plant = validatePlant(plantGiven);
+      const known = find(plant.id);
+      if (known && !isSamePlant(known, plant)) throw conflict(plant.id);
+      stored.set(plant.id, known ?? plant);
+      return known ? "replayed" : "created";
     },
     async getLine(id) {
       assertInt64(id);
@@ -75,24 +53,28 @@ function makePlants(assertUsable: () => void): PlantService {
     },
     async *listLines({ after } = {}) {
       if (after !== undefined) assertInt64(after);
-      assertUsable();
-      const last = after === undefined ? -1 : positions.get(after);
-      if (last === undefined) throw unknownCursor(after);
-      for (const plant of plants.slice(last + 1)) yield Buffer.from(`${encodeNewPlant(plant)}\n`);
+      const last = find(after);
+      if (after !== undefined && last === undefined) throw unknownCursor(after);
+      const all = [...stored.values()];
+      const rest = all.slice(all.indexOf(last as NewPlant) + 1); // all, if there is no last one
+      for (const plant of rest) yield Buffer.from(`${encodeNewPlant(plant)}\n`);
     },
   };
+  const close = async () => {
+    isClosed = true;
+  };
+  return { plants, tokens: acceptTokens(given.tokens), close, [Symbol.asyncDispose]: close };
 }
 
 /** The global `Date` decides about an expiry, so that a test can move it. */
-function acceptTokens(given: readonly TestToken[]): TokenVerifier {
-  const all: { readonly record: TokenRecord; readonly verdict: VerifiedToken }[] = [];
-  for (const { token, ...newToken } of given) {
-    const record = makeRecord(token, newToken, Date.now());
-    all.push({ record, verdict: { name: record.name, scopes: record.scopes } });
-  }
-  const live = () => all.filter(({ record }) => isLive(record, Date.now()));
-  return {
-    verify: (token) => live().find(({ record }) => record.hash === hashToken(token))?.verdict,
-    isCurrent: (verified) => live().some(({ verdict }) => verdict === verified),
-  };
+function acceptTokens(given: readonly TestToken[] = []): TokenVerifier {
+  const records = given.map(({ token, expiresAt = TIME_MAX, ...newToken }) => {
+    if (typeof token !== "string" || !/^[\w.~+/-]+=*$/.test(token)) {
+      throw new TypeError(`token "${newToken.name}": expected letters, digits and -._~+/`);
+    }
+    if (!(Number(expiresAt) <= TIME_MAX)) throw new RangeError("expiresAt: expected a time");
+    return { ...makeRecord(token, newToken, Date.now()), expiresAt: Number(expiresAt) };
+  });
+  const live = () => records.filter((record) => isLive(record, Date.now()));
+  return { verify: (token) => live().find(({ hash }) => hash === hashToken(token)) };
 }

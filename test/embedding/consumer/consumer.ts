@@ -9,11 +9,9 @@ import {
   createFirstToken,
   createRequestListener,
   createToken,
-  type DataErrorCode,
   type ErrorCode,
   encodeNewPlant,
   exportLines,
-  type ImportOptions,
   type ImportReport,
   importPlants,
   isLive,
@@ -23,8 +21,6 @@ import {
   type NewPlant,
   type NewToken,
   NUMBER_OPTIONS,
-  type NumberOption,
-  type NumberOptionName,
   type Plant,
   PlantServer,
   type PlantService,
@@ -32,7 +28,6 @@ import {
   PlantStoreError,
   type PlantStoreOptions,
   type RepairReport,
-  type RequestErrorCode,
   type RequestMessage,
   repairLog,
   revokeToken,
@@ -118,8 +113,7 @@ export async function care(data: string): Promise<void> {
   const onLeftOut = ({ line }: LeftOutLine) => void (line satisfies number);
   const done: RepairReport = await repairLog(data, onLeftOut);
   const copy: BackupReport = await backup(data, `${data}.copy`);
-  const quiet: ImportOptions = {};
-  const taken: ImportReport = await importPlants(new Shed(), exportLines(data), quiet);
+  const taken: ImportReport = await importPlants(new Shed(), exportLines(data));
   const live: readonly TokenRecord[] = (await listTokens(data)).filter((one) => isLive(one, 0));
   const first: string | undefined = await createFirstToken(data, { name: "a" });
   await revokeToken(data, "a");
@@ -131,13 +125,12 @@ export async function mistakes(store: PlantStore): Promise<void> {
   // @ts-expect-error a number cannot hold every id
   await store.create({ id: 7, name: "Fern" });
   // @ts-expect-error there is no such code
-  const code: RequestErrorCode | DataErrorCode = "lost";
+  const code: ErrorCode = "lost";
   // @ts-expect-error a plant is never changed
   (({ name: "a" }) as Plant).name = "b";
   // @ts-expect-error there is no such option
-  const name: NumberOptionName = "colour";
-  void [code, name];
+  void [code, NUMBER_OPTIONS.colour];
 }
 
 export type Messages = WarningMessage | RequestMessage | BatchMessage;
-export type Others = Verdict | NumberOption;
+export type Others = Verdict;
