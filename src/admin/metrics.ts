@@ -7,17 +7,14 @@ import { Histogram, type Recorder } from "./recorder.ts";
 import { readState, STATES, type Status } from "./status.ts";
 
 type Labels = Readonly<Record<string, string | number>>;
-type Sample = readonly [labels: Labels, value: number | Histogram];
-/** Values by `NAME TYPE HELP`: one without labels, several with labels, none if unknown. */
+type Sample = readonly [labels: Labels, value: number, suffix?: string];
+/** Values by `NAME TYPE HELP`; `undefined` if unknown. */
 type Metrics = Readonly<Record<string, number | Histogram | readonly Sample[] | undefined>>;
 
 export function encodeMetrics(status: Status, recorder: Recorder): string {
   const metrics = { ...readStatus(status), ...readRecorder(recorder), ...readProcess() };
   return Object.entries(metrics)
-    .map(([metric, value = []]) => {
-      const isOne = typeof value === "number" || value instanceof Histogram;
-      return encodeMetric(metric, isOne ? [[{}, value]] : value);
-    })
+    .map(([metric, value]) => encodeMetric(metric, value))
     .join("");
 }
 
@@ -31,53 +28,48 @@ function readStatus(status: Status): Metrics {
     .flatMap(({ name, expiresAt }) => (expiresAt === undefined ? [] : [{ name, expiresAt }]))
     .sort((a, b) => a.expiresAt - b.expiresAt);
   return {
-    "plant_store_build_info gauge The version of the store and of Node; the value is always 1.": [
-      [{ version, node: process.version }, 1],
-    ],
-    "plant_store_state gauge 1 for the state the service is in, 0 for the others.": STATES.map(
-      (name) => [{ state: name }, Number(name === state)],
-    ),
+    "plant_store_build_info gauge Always 1.": [[{ version, node: process.version }, 1]],
+    "plant_store_state gauge 1 for the current state, 0 for the others.": STATES.map((name) => [
+      { state: name },
+      Number(name === state),
+    ]),
     "plant_store_plants gauge Plants stored.": store?.plants,
     "plant_store_log_bytes gauge Durable bytes of the log.": store?.logBytes,
     "plant_store_queue_bytes gauge Bytes of records that wait for the disk.": store?.queueBytes,
     "plant_store_disk_free_bytes gauge Free room on the disk.": disk?.freeBytes,
     "plant_store_disk_size_bytes gauge The size of the disk.": disk?.totalBytes,
-    "plant_store_database_synchronous gauge 1 if commits of the database wait for a standby, else 0.":
+    "plant_store_database_synchronous gauge 1 if commits wait for a standby.":
       database && Number(database.isSynchronous ?? false),
-    "plant_store_database_lease_age_seconds gauge Time since the last proof that the database is the primary; from 2 on verdicts on tokens wait.":
+    "plant_store_database_lease_age_seconds gauge Since the last proof that it is the primary.":
       database && database.leaseAgeMs / 1000,
     "plant_store_tokens gauge Live tokens.": store && tokens.length,
-    "plant_store_token_soonest_expiry_timestamp_seconds gauge When the live token that expires first does so, in seconds since 1970.":
+    "plant_store_token_soonest_expiry_timestamp_seconds gauge When the first live token expires.":
       soonest && [[{ token: soonest.name }, soonest.expiresAt / 1000]],
   };
 }
 
 function readRecorder(recorder: Recorder): Metrics {
-  const outcomes = [...recorder.outcomes.values()];
+  const { requestSeconds, syncSeconds, batchRecords, warningCount } = recorder;
+  const outcomes = Array.from(recorder.outcomes.values(), (outcome): Sample => {
+    const { operation, status, error = "", count } = outcome;
+    return [{ operation, status, error }, count];
+  });
   return {
-    "plant_store_http_requests_total counter Requests by operation, status (0: aborted) and error number, which is empty for a success.":
-      outcomes.map(({ operation, status, error = "", count }) => [
-        { operation, status, error },
-        count,
-      ]),
-    "plant_store_http_request_duration_seconds histogram From the headers of a request to its response, without streams.":
-      recorder.requestSeconds,
-    "plant_store_sync_duration_seconds histogram The time of a write that syncs a batch.":
-      recorder.syncSeconds,
-    "plant_store_batch_records histogram Plants in a batch.": recorder.batchRecords,
-    "plant_store_warnings_total counter Events `warning` logged.": recorder.warningCount,
+    "plant_store_http_requests_total counter Requests; status 0: they broke off.": outcomes,
+    "plant_store_http_request_duration_seconds histogram Without streams.": requestSeconds,
+    "plant_store_sync_duration_seconds histogram Of a write that syncs a batch.": syncSeconds,
+    "plant_store_batch_records histogram Plants in a batch.": batchRecords,
+    "plant_store_warnings_total counter Events `warning` logged.": warningCount,
   };
 }
 
 function readProcess(): Metrics {
   const { user, system } = process.cpuUsage();
   return {
-    "process_cpu_seconds_total counter User and system processor time of the process.":
-      (user + system) / 1e6,
-    "process_resident_memory_bytes gauge Memory of the process.": process.memoryUsage.rss(),
-    "process_start_time_seconds gauge When the process started, in seconds since 1970.":
-      performance.timeOrigin / 1000, // does not change with the clock
-    "process_open_fds gauge Open descriptors of the process.": countOpenFiles(),
+    "process_cpu_seconds_total counter Processor time.": (user + system) / 1e6,
+    "process_resident_memory_bytes gauge Memory.": process.memoryUsage.rss(),
+    "process_start_time_seconds gauge Since 1970.": performance.timeOrigin / 1000,
+    "process_open_fds gauge Open descriptors.": countOpenFiles(),
   };
 }
 
@@ -90,32 +82,30 @@ function countOpenFiles(): number | undefined {
   }
 }
 
-/** @returns nothing without samples. */
-function encodeMetric(metric: string, samples: readonly Sample[]): string {
+/** @returns nothing if the value is unknown. */
+function encodeMetric(metric: string, value: Metrics[string]): string {
   const [, name = "", type, help] = /^(\w+) (\w+) (.*)$/.exec(metric) ?? [];
-  if (samples.length === 0) return "";
-  const lines = samples.map(([labels, value]) => {
-    if (value instanceof Histogram) return encodeHistogram(name, value);
-    return encodeSample(name, labels, value);
+  if (value === undefined) return "";
+  const samples =
+    value instanceof Histogram
+      ? samplesOf(value)
+      : typeof value === "number"
+        ? [[{}, value]]
+        : value;
+  const lines = samples.map(([labels, number, suffix = ""]) => {
+    const pairs = Object.entries(labels).map(
+      ([label, text]) => `${label}=${JSON.stringify(`${text}`)}`,
+    );
+    return `${name}${suffix}${pairs.length === 0 ? "" : `{${pairs.join()}}`} ${number}\n`;
   });
   return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("")}`;
 }
 
-function encodeHistogram(name: string, { buckets, count, sum }: Histogram): string {
+function samplesOf({ buckets, count, sum }: Histogram): Sample[] {
   let total = 0;
-  const lines = buckets.map((bucket) => {
+  const samples = buckets.map((bucket): Sample => {
     total += bucket.count;
-    return encodeSample(`${name}_bucket`, { le: bucket.le }, total);
+    return [{ le: bucket.le }, total, "_bucket"];
   });
-  lines.push(encodeSample(`${name}_bucket`, { le: "+Inf" }, count));
-  lines.push(encodeSample(`${name}_sum`, {}, sum), encodeSample(`${name}_count`, {}, count));
-  return lines.join("");
-}
-
-function encodeSample(name: string, labels: Labels, value: number): string {
-  // A label is escaped like a JSON string, except that control characters are allowed in it.
-  const pairs = Object.entries(labels).map(
-    ([label, text]) => `${label}=${JSON.stringify(`${text}`)}`,
-  );
-  return `${name}${pairs.length === 0 ? "" : `{${pairs.join()}}`} ${value}\n`;
+  return [...samples, [{ le: "+Inf" }, count, "_bucket"], [{}, sum, "_sum"], [{}, count, "_count"]];
 }

@@ -1,12 +1,8 @@
 /** What the status page is made of: markup in which every value is escaped, figures for people, plots, style. */
 
 /** Markup. Values become markup only by `html`. */
-export class Html {
+export interface Html {
   readonly text: string;
-
-  constructor(text: string) {
-    this.text = text;
-  }
 }
 
 type Value = string | number | Html | readonly Html[];
@@ -14,17 +10,20 @@ type Value = string | number | Html | readonly Html[];
 /** Tag of a template: escapes every value that is not markup. */
 export function html({ raw }: TemplateStringsArray, ...values: readonly Value[]): Html {
   const encode = (value: Value): string => {
-    if (value instanceof Html) return value.text;
-    if (typeof value === "object") return value.map(encode).join("\n");
+    if (typeof value === "object") {
+      return "text" in value ? value.text : value.map(encode).join("\n");
+    }
     return String(value).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
   };
-  return new Html(String.raw({ raw }, ...values.map(encode)));
+  return { text: String.raw({ raw }, ...values.map(encode)) };
 }
 
-/** At most three digits, but all of a whole number: `0.693`, `1,204,377`; `short`: `1.2M`. */
-export function figure(value: number, notation: "standard" | "compact" = "standard"): string {
-  const digits = notation === "standard" && value >= 1000 ? 21 : 3;
-  return value.toLocaleString("en", { maximumSignificantDigits: digits, notation });
+const DECIMAL = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
+
+/** Three digits, or all before the point: `0.693`, `1,204,377`. */
+export function figure(value: number): string {
+  return value < 1000 ? DECIMAL.format(value) : Math.round(value).toLocaleString("en");
 }
 
 export function size(bytes = Number.NaN): string {
@@ -57,11 +56,10 @@ export function list(title: string, items: readonly Html[], none: string | Html)
 const WIDTH = 300;
 
 /**
- * A plot with a bar for each second, the newest at the right.
+ * A plot with a bar for each second, the newest at the right; none for 0. Its scale goes from 0 to 1, 2 or 5 times
+ * a power of ten.
  *
- * @param tops how high each bar is; there is none for 0.
- * @param feet where each bar begins. The scale then has a step for each power of ten from 0.1, so that a value
- * shows beside one of a hundred times; else it goes from 0 to 1, 2 or 5 times a power of ten.
+ * @param feet where the bars begin. The scale then has a step for each power of ten from 0.1.
  */
 export function plot(title: string, tops: readonly number[], feet?: readonly number[]): Html {
   const top = Math.max(0, ...tops);
@@ -81,15 +79,15 @@ export function plot(title: string, tops: readonly number[], feet?: readonly num
   const ticks = minutes.map((at) => `M${60 * at} 100v4`);
   const says = top === 0 ? "none" : `at most ${figure(top)}`;
   return html`<figure><figcaption><b>${title}</b> <small>${says}</small></figcaption>
-<svg viewBox="-30 -8 ${WIDTH + 42} 130" role="img" aria-label="${title}: ${says}">
+<svg viewBox="-36 -8 ${WIDTH + 50} 130" role="img" aria-label="${title}: ${says}">
 <path d="${[...grid, ...ticks].join("")}"/><path class="bars" d="${bars.join("")}"/>
-${labels.map((label) => html`<text x="-5" y="${y(label) + 3}">${top ? figure(label, "compact") : ""}</text>`)}
-${minutes.map((age) => html`<text class="x" x="${WIDTH - 60 * age}" y="117">${age === 0 ? "now" : age}</text>`)}
+${labels.map((label) => html`<text x="-5" y="${y(label) + 3}">${top ? SHORT.format(label) : ""}</text>`)}
+${minutes.map((age) => html`<text class="x" x="${WIDTH - 60 * age}" y="118">${age === 0 ? "now" : `${age} min`}</text>`)}
 </svg></figure>`;
 }
 
 /** Readable on a phone, in the dark, and without colour. */
-export const STYLE = new Html(`
+export const STYLE = html`
 :root {
   color-scheme: light dark;
   --ground: light-dark(#f6f8f4, #111512); --card: light-dark(#fff, #1a201c);
@@ -99,8 +97,8 @@ export const STYLE = new Html(`
 }
 * { box-sizing: border-box; margin: 0; padding: 0; overflow-wrap: anywhere; }
 body { background: var(--ground); color: var(--ink); font: 16px/1.45 system-ui, sans-serif; font-variant-numeric: tabular-nums; }
-main, .pair { display: grid; gap: 1rem; }
 main { max-width: 60rem; margin: auto; padding: 1rem; }
+main, .pair { display: grid; gap: 1rem; }
 .pair { grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); align-items: start; }
 header, nav, li, figcaption { display: flex; flex-wrap: wrap; align-items: baseline; gap: .25rem .75rem; }
 header p, nav { width: 100%; }
@@ -114,15 +112,15 @@ a { color: var(--leaf); }
 section, figure { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .75rem 1rem; min-width: 0; }
 dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(6.5rem, 1fr)); gap: .75rem 1rem; }
 dt, small, p { color: var(--faint); font-size: .85rem; }
+dl + p { margin-top: .5rem; }
 dd { font-weight: 600; }
-ul { list-style: none; font-size: .9rem; }
-li { padding: .3rem 0; border-top: 1px solid var(--line); justify-content: space-between; }
+li { padding: .3rem 0; border-top: 1px solid var(--line); font-size: .9rem; justify-content: space-between; }
 code { display: block; margin-top: .25rem; color: var(--ink); user-select: all; }
 svg { display: block; width: 100%; margin-top: .5rem; }
 path { stroke: var(--line); stroke-width: .7; }
 .bars { stroke: var(--leaf); stroke-width: 1.1; }
 figure:nth-child(n + 3) .bars { stroke: var(--sun); }
-text { fill: var(--faint); font-size: 9px; text-anchor: end; }
+text { fill: var(--faint); font-size: 10px; text-anchor: end; }
 .x { text-anchor: middle; }
-@media (max-width: 30rem) { text { font-size: 11px; } }
-`);
+@media (max-width: 30rem) { text { font-size: 13px; } }
+`;

@@ -6,23 +6,16 @@
  * is kept. All times are of the monotonic clock, so they stay right when the wall clock is set.
  */
 import { clock } from "../clock.ts";
-import {
-  type BatchMessage,
-  type RequestMessage,
-  subscribe,
-  type WarningMessage,
-} from "../core/channels.ts";
+import { type RequestMessage, subscribe } from "../core/channels.ts";
 import { ERRORS, statusOf } from "../core/errors.ts";
 import { summarize } from "../core/text.ts";
 
 /** The labels of operations in metrics, by their names in the OpenAPI document. */
 const OPERATIONS = { createPlant: "create", getPlant: "get", listPlants: "list" } as const;
 
-/** Requests of one operation with one outcome. */
+/** Requests with one outcome. The status is 0 if they broke off, the operation `none` if it was not known yet. */
 interface Outcome {
-  /** `none` if the request was refused before its operation was known. */
   readonly operation: (typeof OPERATIONS)[keyof typeof OPERATIONS] | "none";
-  /** 0 if the request or its stream broke off. */
   readonly status: number;
   readonly error: number | undefined;
   count: number;
@@ -51,8 +44,16 @@ export class Recorder {
   readonly #firstSecond = currentSecond();
   readonly #subscriptions = [
     subscribe("plant-store:request", (message) => this.#countRequest(message)),
-    subscribe("plant-store:batch", (message) => this.#countBatch(message)),
-    subscribe("plant-store:warning", (message) => this.#keepWarning(message)),
+    subscribe("plant-store:batch", ({ records, syncMs }) => {
+      this.syncSeconds.observe(syncMs / 1000);
+      this.batchRecords.observe(records);
+      const slot = this.#slotOf(currentSecond());
+      slot.creates += records;
+      slot.syncMsMax = Math.max(slot.syncMsMax, syncMs);
+    }),
+    subscribe("plant-store:warning", ({ message, cause }) => {
+      this.#keepWarning(cause instanceof Error ? `${message}: ${cause.message}` : message);
+    }),
   ];
 
   constructor() {
@@ -82,7 +83,7 @@ export class Recorder {
     const place = second % (HISTORY_SECONDS + 1);
     const known = this.#slots[place];
     if (known?.second === second) return known;
-    const slot = new Slot(second);
+    const slot = makeSlot(second);
     this.#slots[place] = slot;
     return slot;
   }
@@ -114,21 +115,11 @@ export class Recorder {
     return outcome;
   }
 
-  #countBatch({ records, syncMs }: BatchMessage): void {
-    this.syncSeconds.observe(syncMs / 1000);
-    this.batchRecords.observe(records);
-    const slot = this.#slotOf(currentSecond());
-    slot.creates += records;
-    slot.syncMsMax = Math.max(slot.syncMsMax, syncMs);
-  }
-
-  /** With the cause, as in the log. */
-  #keepWarning({ message, cause }: WarningMessage): void {
+  #keepWarning(text: string): void {
     this.warningCount++;
-    const text = summarize(cause instanceof Error ? `${message}: ${cause.message}` : message, 300);
-    const same = this.warnings[0]?.message === text ? this.warnings.shift() : undefined;
-    const count = 1 + (same?.count ?? 0);
-    this.warnings.unshift({ message: text, count, lastAt: clock.monotonicMs() });
+    const message = summarize(text, 300);
+    const same = this.warnings[0]?.message === message ? this.warnings.shift() : undefined;
+    this.warnings.unshift({ message, count: 1 + (same?.count ?? 0), lastAt: clock.monotonicMs() });
     this.warnings.splice(WARNINGS_MAX);
   }
 }
@@ -153,9 +144,8 @@ export class Histogram {
 }
 
 /**
- * The value that a share of all values of these histograms, which have the same bounds, does not exceed:
- * estimated like `histogram_quantile` of Prometheus, evenly within a bucket, and at most the last bound. 0
- * without values.
+ * The value that a share of all values of these histograms does not exceed: estimated like `histogram_quantile`
+ * of Prometheus, evenly within a bucket, and at most the last bound. 0 without values.
  */
 export function quantileOf(histograms: readonly Histogram[], share: number): number {
   let rank = share * histograms.reduce((sum, { count }) => sum + count, 0);
@@ -171,19 +161,12 @@ export function quantileOf(histograms: readonly Histogram[], share: number): num
 
 export const HISTORY_SECONDS = 300;
 
-/** What happened in one second. */
-export class Slot {
-  readonly second: number;
-  creates = 0;
-  reads = 0;
-  /** Responses with a 5xx. */
-  failures = 0;
-  syncMsMax = 0;
-  readonly requestSeconds = new Histogram(SECONDS);
+/** What happened in one second; `failures` are responses with a 5xx. */
+export type Slot = ReturnType<typeof makeSlot>;
 
-  constructor(second: number) {
-    this.second = second;
-  }
+function makeSlot(second: number) {
+  const counts = { creates: 0, reads: 0, failures: 0, syncMsMax: 0 };
+  return { second, ...counts, requestSeconds: new Histogram(SECONDS) };
 }
 
 function currentSecond(): number {

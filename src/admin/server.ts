@@ -2,15 +2,15 @@
  * The operator's own listener, beside the service: health, metrics, status page.
  *
  * It starts before the store is open, so that a long start can be watched, and closes last. It reads only,
- * and asks for no token: its address is its only protection. Everything that it shows is in memory, so a
- * response is complete when its request has arrived; the connection closes with it, and no body is read beyond
- * the packet of its head. It keeps no process alive.
+ * and asks for no token: its address is its only protection. Everything that it shows is in memory, so it
+ * responds in the turn of the request, and the connection closes: of a body it reads what came with the head.
+ * It keeps no process alive.
  */
 import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
 import { publishWarning } from "../core/channels.ts";
-import { ERRORS, type RequestErrorCode, statusOf } from "../core/errors.ts";
+import { ERRORS, statusOf } from "../core/errors.ts";
 import { type AdminAddress, formatAdminAddress } from "../core/options.ts";
 import { OPENAPI } from "../http/openapi.ts";
 import { encodeMetrics } from "./metrics.ts";
@@ -25,6 +25,8 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
+const LIMITS = { headersTimeout: 5000, requestTimeout: 5000, connectionsCheckingInterval: 5000 };
+
 /**
  * Listens, and counts from here on what the channels report, which is every server in the process.
  *
@@ -35,10 +37,12 @@ export async function startAdminServer(
   status: Status,
 ): Promise<AdminServer> {
   const recorder = new Recorder();
-  const pages = pagesOf(status, recorder);
   const isLocal = isLoopback(address.host);
-  const limits = { headersTimeout: 5000, requestTimeout: 5000, connectionsCheckingInterval: 5000 };
-  const server = http.createServer(limits, (req, res) => respond(req, res, pages, isLocal));
+  const server = http.createServer(LIMITS, (req, res) => {
+    if (isLocal && !isSafeHost(req.headers.host)) {
+      refuse(res, ERRORS.bad_request, "Host: expected an IP address or a name without a dot");
+    } else respond(req, res, status, recorder);
+  });
   server.timeout = 10_000; // of a client that reads nothing
   server.maxConnections = 100; // more than a scraper and its people need
   server.maxRequestsPerSocket = 1; // further ones of the same packet get a bare 503
@@ -81,78 +85,53 @@ export function isSafeHost(header = "localhost"): boolean {
   return isIP(host) !== 0 || /^[A-Za-z0-9_-]+$/.test(host);
 }
 
-interface Page {
-  readonly status: number;
-  readonly type: string;
-  readonly body: string;
-  readonly headers?: Readonly<Record<string, string>>;
+/** Never throws: a defect of a page must not end the process. */
+function respond(req: IncomingMessage, res: ServerResponse, status: Status, recorder: Recorder) {
+  const { method = "", url = "" } = req;
+  const [path, query] = url.split("?", 2);
+  if (method !== "GET" && method !== "HEAD") {
+    res.setHeader("Allow", "GET, HEAD");
+    return refuse(res, ERRORS.method_not_allowed, `method: expected GET or HEAD, got ${method}`);
+  }
+  try {
+    const { state, message } = readState(status);
+    switch (path) {
+      case "/":
+        if (query !== "refresh=0") res.setHeader("Refresh", "5");
+        return send(res, 200, renderPage(status, recorder, query !== "refresh=0"), "text/html");
+      case "/healthz":
+        return sendJson(res, 200, { state, message });
+      case "/readyz":
+        return sendJson(res, state === "ready" ? 200 : 503, { state, message });
+      case "/metrics":
+        return send(res, 200, encodeMetrics(status, recorder), "text/plain; version=0.0.4");
+      case "/openapi.json":
+        return sendJson(res, 200, OPENAPI);
+      default:
+        return refuse(res, ERRORS.not_found, "path: expected that of the status page, /");
+    }
+  } catch (error) {
+    publishWarning(`Cannot respond to ${path} of the admin listener`, error);
+    return refuse(res, ERRORS.internal, "internal server error; the reason is in the server's log");
+  }
 }
 
-/** By path; each gets the query. */
-type Pages = Readonly<Record<string, (query: string) => Page>>;
-
-function pagesOf(status: Status, recorder: Recorder): Pages {
-  return {
-    "/": (query) => {
-      const reloads = query !== "refresh=0";
-      const body = renderPage(status, recorder, reloads);
-      const headers = reloads ? { Refresh: "5" } : {};
-      return { status: 200, type: "text/html; charset=utf-8", body, headers };
-    },
-    "/openapi.json": () => json(200, OPENAPI),
-    "/healthz": () => json(200, readState(status)),
-    "/readyz": () => {
-      const state = readState(status);
-      return json(state.state === "ready" ? 200 : 503, state);
-    },
-    "/metrics": () => {
-      const body = encodeMetrics(status, recorder);
-      return { status: 200, type: "text/plain; version=0.0.4; charset=utf-8", body };
-    },
-  };
+function refuse(res: ServerResponse, error: number, message: string): void {
+  sendJson(res, statusOf(error), { error, message });
 }
 
-function json(status: number, document: unknown, headers = {}): Page {
-  return { status, type: "application/json", body: `${JSON.stringify(document)}\n`, headers };
+function sendJson(res: ServerResponse, status: number, document: unknown): void {
+  send(res, status, `${JSON.stringify(document)}\n`, "application/json");
 }
 
-function refusal(code: RequestErrorCode, message: string, headers = {}): Page {
-  const error = ERRORS[code];
-  return json(statusOf(error), { error, message }, headers);
-}
-
-function respond(req: IncomingMessage, res: ServerResponse, pages: Pages, isLocal: boolean): void {
-  const { status, type, body, headers } = findPage(req, pages, isLocal);
+function send(res: ServerResponse, status: number, body: string, type: string): void {
   res.writeHead(status, {
-    "Content-Type": type,
+    "Content-Type": type.startsWith("text/") ? `${type}; charset=utf-8` : type,
     "Content-Length": Buffer.byteLength(body),
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
     "X-Content-Type-Options": "nosniff",
     Connection: "close",
-    ...headers,
   });
   res.end(body);
-}
-
-function findPage(req: IncomingMessage, pages: Pages, isLocal: boolean): Page {
-  const { method = "", url = "", headers } = req;
-  const [path = "", query = ""] = url.split("?", 2);
-  const makePage = Object.hasOwn(pages, path) ? pages[path] : undefined;
-  if (isLocal && !isSafeHost(headers.host)) {
-    return refusal("bad_request", "Host: expected an IP address or a name without a dot");
-  }
-  if (makePage === undefined) {
-    return refusal("not_found", `path: expected one of ${Object.keys(pages).join(", ")}`);
-  }
-  if (method !== "GET" && method !== "HEAD") {
-    return refusal("method_not_allowed", "method: expected GET or HEAD", { Allow: "GET, HEAD" });
-  }
-  try {
-    return makePage(query);
-  } catch (error) {
-    // A defect of a page must not end the server.
-    publishWarning(`Cannot respond to ${path} of the admin listener`, error);
-    return refusal("internal", "internal server error; the reason is in the server's log");
-  }
 }

@@ -2,7 +2,6 @@
  * The status page: HTML and SVG made on the server, without a script. The browser loads it again every few
  * seconds, unless a person has stopped that, to read or to select something.
  */
-import path from "node:path";
 import { clock } from "../clock.ts";
 import { ERRORS } from "../core/errors.ts";
 import { facts, figure, type Html, html, list, plot, STYLE, size, span } from "./page-parts.ts";
@@ -14,26 +13,20 @@ export function renderPage(status: Status, recorder: Recorder, reloads: boolean)
   const slots = recorder.history();
   return html`<!doctype html>
 <html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Plant store: ${readState(status).state}</title>
-<style>${STYLE}</style>
-</head>
-<body>
-<main>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Plant store: ${readState(status).state}</title><style>${STYLE}</style></head>
+<body><main>
 ${renderHeader(status, total(slots, "failures"), reloads)}
 ${renderFigures(status, slots.slice(-RECENT_SECONDS))}
 ${renderFirstRequest(status)}
-${renderPlots(slots)}
-${renderStore(status)}
+<div class="pair">${renderPlots(slots)}</div>
+${status.folder === undefined ? "" : renderDisk(status, status.folder)}
 <div class="pair">
 ${renderFailures(recorder)}
 ${renderWarnings(recorder)}
-${renderTokens(status, recorder)}
 </div>
-</main>
-</body>
+${renderTokens(status, recorder)}
+</main></body>
 </html>
 `.text;
 }
@@ -43,10 +36,8 @@ const red = (text: string) => html`<span class="bad">${text}</span>`;
 const ago = (at: number) => `${span(clock.monotonicMs() - at)} ago`;
 const times = (count: number, lastAt: number) =>
   html`<small>${count === 1 ? "" : `${figure(count)} times, last `}${ago(lastAt)}</small>`;
-
-function total(slots: readonly Slot[], count: "creates" | "reads" | "failures"): number {
-  return slots.reduce((sum, slot) => sum + slot[count], 0);
-}
+const total = (slots: readonly Slot[], count: "creates" | "reads" | "failures") =>
+  slots.reduce((sum, slot) => sum + slot[count], 0);
 
 /** A server that fails requests does not look well, even if it is ready for more. */
 function renderHeader(status: Status, failures: number, reloads: boolean): Html {
@@ -97,66 +88,46 @@ function renderFirstRequest(status: Status): Html {
 <code>curl -X POST ${url} -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'</code></section>`;
 }
 
-function renderPlots(slots: readonly Slot[]): Html {
-  const all = (read: (slot: Slot) => number) => slots.map(read);
+function renderPlots(slots: readonly Slot[]): Html[] {
+  const creates = slots.map((slot) => slot.creates);
+  const reads = slots.map((slot) => slot.reads);
+  const syncs = slots.map((slot) => slot.syncMsMax);
   const latencies = (share: number) =>
-    all(({ requestSeconds }) => 1000 * quantileOf([requestSeconds], share));
-  return html`<div class="pair">${[
-    plot(
-      "Creates per second",
-      all(({ creates }) => creates),
-    ),
-    plot(
-      "Reads per second",
-      all(({ reads }) => reads),
-    ),
+    slots.map(({ requestSeconds }) => 1000 * quantileOf([requestSeconds], share));
+  return [
+    plot("Creates per second", creates),
+    plot("Reads per second", reads),
     plot("Latency in ms, p50 to p99", latencies(0.99), latencies(0.5)),
-    plot(
-      "Slowest sync in ms",
-      all(({ syncMsMax }) => syncMsMax),
-    ),
-  ]}</div>`;
+    plot("Slowest sync in ms", syncs),
+  ];
 }
 
 /** A smaller free share of the disk is red. */
 const SHORT_SHARE = 0.05;
 
-function renderStore(status: Status): Html {
-  const { disk, folder } = status;
+function renderDisk(status: Status, folder: string): Html {
+  const { disk } = status;
   const { logBytes, queueBytes, msSinceRefusal } = status.store() ?? {};
-  const database = status.database();
-  if (database !== undefined) {
-    return html`<section><h2>Database</h2>${facts([
-      ["Host", database.host ?? "none responds"],
-      ["Synchronous standby", database.isSynchronous ? "yes" : "no"],
-      ["Last proved to be the primary", `${span(database.leaseAgeMs)} ago`],
-      ["Waiting for the database", size(queueBytes)],
-    ])}</section>`;
-  }
   const share = disk === undefined ? 1 : disk.freeBytes / disk.totalBytes;
   const part = disk && `, ${Math.floor(100 * share)} % of ${size(disk.totalBytes)}`;
   const free = `${size(disk?.freeBytes)}${part ?? ""}`;
+  const refused = msSinceRefusal === undefined ? "never" : red(`${span(msSinceRefusal)} ago`);
   return html`<section><h2>Disk</h2>${facts([
-    ["Data directory", path.resolve(folder ?? "")],
+    ["Data directory", folder],
     ["Log", size(logBytes)],
     ["Free", share < SHORT_SHARE ? red(free) : free],
-    ["Waiting for the disk", size(queueBytes)],
-    [
-      "Last refused write",
-      msSinceRefusal === undefined ? "none" : red(`${span(msSinceRefusal)} ago`),
-    ],
+    ["Waiting to be written", size(queueBytes)],
+    ["Last refused write", refused],
   ])}</section>`;
 }
 
-const CODES = new Map<number, string>(
-  Object.entries(ERRORS).map(([code, error]) => [error, words(code)]),
-);
+const CODES = new Map<number, string>(Object.entries(ERRORS).map(([code, error]) => [error, code]));
 
 function renderFailures({ outcomes }: Recorder): Html {
   const failed = [...outcomes.values()].filter(({ error, count }) => error && count > 0);
   failed.sort((a, b) => b.status - a.status);
   const rows = failed.map(({ operation, status, error = 0, count, lastAt }) => {
-    const what = `${error} ${CODES.get(error)}, ${operation}`;
+    const what = `${error} ${words(CODES.get(error) ?? "")}, ${operation}`;
     return html`<span>${status >= 500 ? red(what) : what}</span> ${times(count, lastAt)}`;
   });
   return list("Requests that failed or were refused", rows, "None since the start.");
@@ -183,7 +154,7 @@ function renderTokens(status: Status, { lastUses }: Recorder): Html {
   });
   if (tokens.length > TOKENS_MAX) rows.push(html`and ${tokens.length - TOKENS_MAX} more`);
   const { folder } = status;
-  const place = folder === undefined ? "--database URL" : `--data ${quote(path.resolve(folder))}`;
-  const command = html`Create one: <code>plant-store token create NAME ${place}</code>`;
+  const place = folder === undefined ? "--database URL" : `--data ${quote(folder)}`;
+  const command = html`None. Create one: <code>plant-store token create NAME ${place}</code>`;
   return list("Tokens", rows, status.store() === undefined ? "Not read yet." : command);
 }

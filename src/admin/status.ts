@@ -19,25 +19,18 @@ export const STATES = Object.keys(MESSAGES) as State[];
 /** What a server says of itself: whether it is out of disk follows from its store and its disk. */
 export type ServiceState = Exclude<State, "out-of-disk">;
 
-/** The disk that the plants are on. */
-export interface DiskStatus {
-  /** Room for plants. */
-  readonly freeBytes: number;
-  readonly totalBytes: number;
-}
-
 /** Everything in it is in memory: nobody who asks makes the server wait. */
 export interface Status {
   /** Of the program. */
   readonly version: string;
-  /** The path of the data directory; `undefined` if the store is a database. */
+  /** The whole path of the data directory; `undefined` if the store is a database. */
   readonly folder: string | undefined;
   /** The URL of the service; `undefined` until it listens. */
   readonly url: string | undefined;
   /** How much of the log a start has read; `undefined` until the first bytes are read. */
   readonly progress: { readonly bytes: number; readonly total: number } | undefined;
-  /** As it was at most 10 s ago; `undefined` if it is unknown. */
-  readonly disk: DiskStatus | undefined;
+  /** The disk that the plants are on, as it was at most 10 s ago; `undefined` if it is unknown. */
+  readonly disk: { readonly freeBytes: number; readonly totalBytes: number } | undefined;
   state(): ServiceState;
   /** `undefined` until the store is open. */
   store(): StoreStatus | undefined;

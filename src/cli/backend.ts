@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import path from "node:path";
-import type { DiskStatus, ServiceState } from "../admin/status.ts";
+import type { ServiceState, Status } from "../admin/status.ts";
 import { publishWarning } from "../core/channels.ts";
 import type {
   DatabaseStatus,
@@ -140,7 +140,7 @@ async function warnOfFileSystem(data: string): Promise<void> {
 }
 
 /** The disk of a folder; `undefined` if it does not say. */
-export async function readDisk(folder: string): Promise<DiskStatus | undefined> {
+export async function readDisk(folder: string): Promise<Status["disk"]> {
   const disk = await statfs(folder).catch(() => undefined);
   if (!disk?.blocks) return undefined;
   return { freeBytes: disk.bavail * disk.bsize, totalBytes: disk.blocks * disk.bsize };

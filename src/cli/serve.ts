@@ -7,8 +7,9 @@
  * closed last.
  */
 
+import path from "node:path";
 import { type AdminServer, startAdminServer } from "../admin/server.ts";
-import type { DiskStatus, ServiceState, Status } from "../admin/status.ts";
+import type { ServiceState, Status } from "../admin/status.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { DatabaseStatus, StoreStatus, TokenStatus } from "../core/services.ts";
@@ -284,7 +285,7 @@ export class ServeStatus implements Status {
   readonly folder: string | undefined;
   url: string | undefined;
   progress: Status["progress"];
-  disk: DiskStatus | undefined;
+  disk: Status["disk"];
   phase: ServiceState = "starting";
   backend: Backend | undefined;
   /** When the start logs its progress; infinite once it has. */
@@ -294,7 +295,7 @@ export class ServeStatus implements Status {
 
   /** @param folder the data directory, which need not exist yet; `undefined` for a database. */
   constructor(folder: string | undefined) {
-    this.folder = folder;
+    this.folder = folder && path.resolve(folder);
   }
 
   /** Receives how many bytes of the log were read. A long start logs this once. */

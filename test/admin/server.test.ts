@@ -9,37 +9,35 @@ import { startAdmin } from "../support/admin.ts";
 import { errorNumber } from "../support/service.ts";
 import { collectMessages, collectWarnings } from "../support/watch.ts";
 
-const JSON_TYPE = "application/json";
-
-const PAGES: readonly [path: string, type: string][] = [
+for (const [path, type] of [
   ["/", "text/html; charset=utf-8"],
-  ["/openapi.json", JSON_TYPE],
-  ["/healthz", JSON_TYPE],
-  ["/readyz", JSON_TYPE],
+  ["/openapi.json", "application/json"],
+  ["/healthz", "application/json"],
+  ["/readyz", "application/json"],
   ["/metrics", "text/plain; version=0.0.4; charset=utf-8"],
-];
-
-for (const [path, type] of PAGES) {
-  test(`GET ${path} needs no token, HEAD has the same headers and no body, POST gets 405`, async (t) => {
+] as const) {
+  test(`GET ${path} needs no token, HEAD has no body, POST gets 405; each closes the connection`, async (t) => {
     const admin = await startAdmin(t);
-    const response = await admin.get(`${path}?x=1`);
-    assert.deepEqual([response.status, response.headers["content-type"]], [200, type]);
-    assert.equal(response.headers["cache-control"], "no-store");
-    assert.equal(response.headers["x-content-type-options"], "nosniff");
-    assert.equal(response.headers.connection, "close");
-    assert.equal(response.headers["access-control-allow-origin"], undefined);
-    const policy = "default-src 'none'; style-src 'unsafe-inline'";
-    assert.equal(response.headers["content-security-policy"], policy);
-
-    const head = await admin.get(path, { method: "HEAD" });
-    assert.deepEqual([head.status, head.text], [200, ""]);
+    const [get, head, post] = await Promise.all([
+      admin.get(`${path}?x=1`),
+      admin.get(path, { method: "HEAD" }),
+      admin.get(path, { method: "POST" }),
+    ]);
+    assert.deepEqual([get.status, head.status, head.text], [200, 200, ""]);
     assert.ok(Number(head.headers["content-length"]) > 0);
-
-    const post = await admin.get(path, { method: "POST" });
     assert.deepEqual(
       [post.status, errorNumber(post), post.headers.allow],
       [405, 40501, "GET, HEAD"],
     );
+    for (const { headers } of [get, head]) assert.equal(headers["content-type"], type);
+    for (const { headers } of [get, head, post]) {
+      assert.equal(headers.connection, "close");
+      assert.equal(headers["cache-control"], "no-store");
+      assert.equal(headers["x-content-type-options"], "nosniff");
+      assert.equal(headers["access-control-allow-origin"], undefined);
+      const policy = "default-src 'none'; style-src 'unsafe-inline'";
+      assert.equal(headers["content-security-policy"], policy);
+    }
   });
 }
 
@@ -48,7 +46,7 @@ test("/openapi.json is the document that the library exports", async (t) => {
   assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(OPENAPI)));
 });
 
-for (const path of ["/nowhere", "/metrics/", "/__proto__", "/status.json", "//", "*"]) {
+for (const path of ["/nowhere", "/metrics/", "/status.json", "//", "*"]) {
   test(`${path} gets 404 with the Error body`, async (t) => {
     const response = await (await startAdmin(t)).get(path);
     assert.deepEqual([response.status, errorNumber(response)], [404, 40401]);
@@ -70,42 +68,28 @@ test("a page that cannot be made gets 500 and is a warning, and the server conti
   assert.equal((await admin.get("/healthz")).status, 200);
 });
 
-const HOSTS: readonly [host: string | undefined, isSafe: boolean][] = [
-  ["127.0.0.1:9180", true],
-  ["127.0.0.1", true],
-  ["[::1]:9180", true],
-  ["192.0.2.7:9180", true], // an address, not a name: no page can make it resolve to this machine
-  ["LOCALHOST", true],
-  ["plant-store:9180", true],
-  ["evil.example:9180", false],
-  ["evil-localhost.example:9180", false],
-  ["evil.localhost", false],
-  ["127.0.0.1.evil.example", false],
-  ["evil.example:127.0.0.1", false],
-  ["[::1].evil.example", false],
-  ["evil.example.", false],
-  ["", false],
-  [undefined, true], // HTTP/1.0, which no browser sends
-];
+test("an IP address and a name without a dot are safe as a Host; no other name is", () => {
+  const safe = [
+    "127.0.0.1:9180",
+    "127.0.0.1",
+    "[::1]:9180",
+    "192.0.2.7:9180",
+    "LOCALHOST",
+    "plant-store:9180",
+  ];
+  for (const host of [...safe, undefined]) assert.equal(isSafeHost(host), true, host);
+  const names = ["evil.example:9180", "evil.localhost", "127.0.0.1.evil.example", "evil.example."];
+  for (const host of [...names, "evil.example:127.0.0.1", "[::1].evil.example", ""]) {
+    assert.equal(isSafeHost(host), false, host);
+  }
+});
 
-for (const [host, isSafe] of HOSTS) {
-  test(`the Host ${host} is ${isSafe ? "accepted" : "refused"} on loopback`, () => {
-    assert.equal(isSafeHost(host), isSafe);
-  });
-}
-
-for (const [host, isLocal] of [
-  ["127.1.2.3", true],
-  ["::1", true],
-  ["LocalHost", true],
-  ["0.0.0.0", false],
-  ["::", false],
-  ["127.evil.example", false],
-] as const) {
-  test(`only this machine reaches ${host}: ${isLocal}`, () => {
-    assert.equal(isLoopback(host), isLocal);
-  });
-}
+test("only this machine reaches an address of loopback, and localhost", () => {
+  for (const host of ["127.0.0.1", "127.1.2.3", "::1", "LocalHost"])
+    assert.ok(isLoopback(host), host);
+  for (const host of ["0.0.0.0", "::", "127.evil.example", "vm"])
+    assert.ok(!isLoopback(host), host);
+});
 
 test("a listener that other machines reach logs a warning and accepts every Host; one on loopback does not", async (t) => {
   const warnings = collectWarnings(t, "other machines");
@@ -120,46 +104,33 @@ test("a listener that other machines reach logs a warning and accepts every Host
   assert.equal(warnings.length, 1);
 });
 
-/** The responses to these bytes, and how many bytes the listener has read by the time it closes. */
+/** The responses to these bytes, and how many of them the listener has read when it closes. */
 async function exchange(t: TestContext, bytes: string): Promise<{ text: string; read: number }> {
   const admin = await startAdmin(t);
-  const sockets: net.Socket[] = [];
-  const onRequest = (message: unknown) => sockets.push((message as { socket: net.Socket }).socket);
+  let accepted: net.Socket | undefined;
+  const onRequest = (message: unknown) => {
+    accepted = (message as { socket: net.Socket }).socket;
+  };
   diagnostics.subscribe("http.server.request.start", onRequest);
   t.after(() => diagnostics.unsubscribe("http.server.request.start", onRequest));
   const socket = net.connect(Number(new URL(admin.server.url).port), "127.0.0.1");
   socket.write(bytes);
   let text = "";
-  await new Promise((resolve) => {
-    socket
-      .on("error", () => {}) // it is still sending
-      .on("data", (chunk) => {
-        text += chunk;
-      })
-      .on("close", resolve);
+  socket.on("error", () => {}); // it is still sending
+  socket.on("data", (chunk) => {
+    text += chunk;
   });
-  return { text, read: sockets[0]?.bytesRead ?? 0 };
+  await new Promise((resolve) => socket.on("close", resolve));
+  return { text, read: accepted?.bytesRead ?? 0 };
 }
 
 const HEAD = "Host: localhost\r\n";
-const RAW: readonly [says: string, bytes: string, status: number][] = [
-  ["text that is not HTTP", "nonsense\r\n\r\n", 400],
-  ["HTTP/1.1 without a Host", "GET /healthz HTTP/1.1\r\n\r\n", 400],
-  ["too many headers", `GET / HTTP/1.1\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431],
-  ["HTTP/1.0 without a Host, a balancer's check", "GET /healthz HTTP/1.0\r\n\r\n", 200],
-];
 
-for (const [says, bytes, status] of RAW) {
-  test(`${says} gets ${status}, and the connection closes`, async (t) => {
-    const { text } = await exchange(t, bytes);
-    assert.equal(Number(text.split(" ")[1]), status);
-  });
-}
-
-const CHUNKED = `${HEAD}Transfer-Encoding: chunked\r\n\r\n${"1\r\na\r\n".repeat(5_000_000)}`;
 for (const line of ["POST /metrics", "POST /nowhere", "GET /metrics"]) {
-  test(`the body of ${line} is not read: of 30 MB at most what came with its head`, async (t) => {
-    const { read } = await exchange(t, `${line} HTTP/1.1\r\n${CHUNKED}`);
+  test(`of the body of ${line}, 30 MB in chunks of a byte, at most what came with the head is read`, async (t) => {
+    const body = "1\r\na\r\n".repeat(5_000_000);
+    const head = `${line} HTTP/1.1\r\n${HEAD}Transfer-Encoding: chunked\r\n\r\n`;
+    const { read } = await exchange(t, head + body);
     assert.ok(read > 0 && read < 1_000_000, `${read}`);
   });
 }
@@ -169,11 +140,10 @@ test("the first of several requests in one packet is carried out, and the connec
   assert.equal(text.match(/^HTTP\/1\.1 200/gm)?.length, 1);
 });
 
-test("its requests and refusals are no requests of the service", async (t) => {
+test("its requests are no requests of the service", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const admin = await startAdmin(t);
   for (const path of ["/healthz", "/nowhere"]) await admin.get(path);
-  await admin.get("/", { method: "POST" });
   assert.deepEqual(requests, []);
 });
 
@@ -187,18 +157,15 @@ const STATES: readonly [state: ServiceState, readyz: number][] = [
 ];
 
 for (const [state, expected] of STATES) {
-  test(`a server that is ${state} gets ${expected} from /readyz and 200 from /healthz, with the same body`, async (t) => {
+  test(`while it is ${state}, /readyz gets ${expected} and /healthz 200, with the same body`, async (t) => {
     const admin = await startAdmin(t);
-    Object.assign(admin.status.now, { state, ...(state === "starting" && { store: undefined }) });
+    admin.status.now.state = state;
     const [ready, health] = [await admin.get("/readyz"), await admin.get("/healthz")];
     assert.deepEqual([ready.status, health.status], [expected, 200]);
-    assert.equal(JSON.parse(ready.text).state, state);
-    assert.equal(health.text, ready.text);
+    assert.deepEqual([JSON.parse(ready.text).state, health.text], [state, ready.text]);
     const { text } = await admin.get("/metrics");
-    assert.deepEqual(text.match(/^plant_store_state\{.*\} 1$/gm), [
-      `plant_store_state{state="${state}"} 1`,
-    ]);
-    assert.ok((await admin.get("/")).text.includes(`<b class="state ${state}">`));
+    const lines = text.match(/^plant_store_state\{.*\} 1$/gm);
+    assert.deepEqual(lines, [`plant_store_state{state="${state}"} 1`]);
   });
 }
 
@@ -209,27 +176,20 @@ test("during a start the message says how much of the log is read", async (t) =>
   assert.doesNotMatch(await message(), /%/);
   admin.status.progress = { bytes: 429, total: 1000 };
   assert.match(await message(), /\b42 %/);
-  admin.status.now.state = "draining";
-  assert.doesNotMatch(await message(), /%/);
 });
 
-const MIB = 1024 * 1024;
-const REFUSALS: readonly [
-  msSinceRefusal: number | undefined,
-  free: number | undefined,
-  state: string,
-][] = [
+const ROOM = 2 * 1024 * 1024;
+const REFUSALS = [
   [undefined, 0, "ready"],
-  [0, 9 * MIB, "out-of-disk"],
-  [9_999, 9 * MIB, "out-of-disk"],
-  [10_000, 2 * MIB, "ready"],
-  [10_000, 2 * MIB - 1, "out-of-disk"], // less than the longest batch
-  [86_400_000, 0, "out-of-disk"],
+  [0, 9 * ROOM, "out-of-disk"],
+  [9_999, 9 * ROOM, "out-of-disk"],
+  [10_000, ROOM, "ready"],
+  [10_000, ROOM - 1, "out-of-disk"], // less than the longest batch
   [10_000, undefined, "ready"],
-];
+] as const;
 
 for (const [msSinceRefusal, freeBytes, state] of REFUSALS) {
-  test(`a write refused ${msSinceRefusal} ms ago, with ${freeBytes} bytes free now, is ${state}`, async (t) => {
+  test(`a store whose last write was refused ${msSinceRefusal} ms ago, with ${freeBytes} bytes free, is ${state}`, async (t) => {
     const { status, get } = await startAdmin(t);
     status.now.store = { plants: 7, queueBytes: 0, msSinceRefusal };
     status.disk = freeBytes === undefined ? undefined : { freeBytes, totalBytes: 1e9 };

@@ -5,14 +5,14 @@ the Host of a page is compared by its end: admin/server
 - /^[A-Za-z0-9_-]+$/.test(host);
 + /[A-Za-z0-9_-]+$/.test(host);
 a page of another site may read the figures: admin/server
--   if (isLocal && !isSafeHost(headers.host)) {
-+   if (!isLocal && !isSafeHost(headers.host)) {
+-     if (isLocal && !isSafeHost(req.headers.host)) {
++     if (!isLocal && !isSafeHost(req.headers.host)) {
 the body of a request is read to its end: admin/server
 -     Connection: "close",
 +     Connection: "keep-alive",
 a server that is not ready says that it is: admin/server
-- state.state === "ready" ? 200 : 503, state);
-+ 200, state);
+- state === "ready" ? 200 : 503, { state, message });
++ 200, { state, message });
 the pages have no policy: admin/server
 -     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
 admin/recorder.ts
