@@ -5,8 +5,9 @@ import {
   checkBasePath,
   checkOrigins,
   DEFAULT_HOST,
-  type DefaultedName,
   NUMBER_OPTIONS,
+  type NumberOption,
+  type NumberOptionName,
 } from "../core/options.ts";
 import type { Option } from "./command.ts";
 
@@ -125,11 +126,11 @@ export function integer(
 type Defaulted = Option<number> & { readonly defaultText: string };
 
 /** Makes an option of each number option of the library, with its bounds, its default and this help. */
-export function numbers<Name extends DefaultedName>(
+export function numbers<Name extends NumberOptionName>(
   helps: Readonly<Record<Name, string>>,
 ): { readonly [N in Name]: Defaulted } {
   const options = Object.entries<string>(helps).map(([name, help]) => {
-    const bounds = NUMBER_OPTIONS[name as Name];
+    const bounds: NumberOption = NUMBER_OPTIONS[name as Name];
     return [name, { ...integer("N", help, bounds), defaultText: `${bounds.default}` }];
   });
   return Object.fromEntries(options);

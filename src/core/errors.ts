@@ -5,6 +5,7 @@
  * the message of a code in `ERRORS` to the client, so it holds no path, token or stack: what only the operator
  * needs is the `cause`. Uses nothing that a browser lacks.
  */
+
 /**
  * Why a request fails: each code with its `error` number, HTTP status x 100 + n. A number never changes. None
  * ends in 00, so a client can tell them from the bodies of proxies.

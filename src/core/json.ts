@@ -9,8 +9,8 @@
 import { PlantStoreError } from "./errors.ts";
 import { encodeJsonString } from "./text.ts";
 
-/** Receives the literals of name and value of each member of the top-level object. */
-type MemberVisitor = (name: string, value: string) => void;
+/** Receives the name, and the literal of the value, of each member of the top-level object. */
+type MemberVisitor = (name: string, literal: string) => void;
 
 /**
  * Checks one JSON text and returns the literal of its value: the text without white space around it.
@@ -31,7 +31,7 @@ const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 /** It has no width. */
 const BYTE_ORDER_MARK = 0xfeff;
-/** From a bracket or brace to the one that closes it. */
+/** From the code of a bracket or brace to the one that closes it. */
 const CLOSING = 2;
 
 /** Values other than strings and containers (RFC 8259 sections 3 and 6). */
@@ -116,7 +116,8 @@ class Scanner {
     if (!this.#take(COLON)) this.#fail('":"');
     this.#skipSpace();
     if (!this.#isTopLevel()) return;
-    this.#name = this.#text.slice(start, end);
+    const name = this.#text.slice(start, end);
+    this.#name = name.includes("\\") ? JSON.parse(name) : name.slice(1, -1);
     this.#valueStart = this.#at;
   }
 
@@ -194,19 +195,12 @@ export const INT64_MAX = 2n ** 63n - 1n;
 /** For messages. @internal */
 export const INT64_RANGE = `from ${INT64_MIN} to ${INT64_MAX}`;
 
-/** The longest int64 has 19 digits: 9223372036854775807. */
-const DIGITS_MAX = 19;
-
 /** RFC 8259 section 6: sign, integer part, fraction, exponent. */
 const JSON_NUMBER = /^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
-
-/** The shortest spelling of a number that may be an int64. */
+/** The shortest spelling of a number that may be an int64: the longest one is 9223372036854775807. */
 const CANONICAL = /^(?:0|-?[1-9][0-9]{0,18})$/;
 
-/**
- * @throws TypeError or RangeError for an id that is no int64: a mistake of the calling program.
- * @internal
- */
+/** @throws TypeError or RangeError for an id that is no int64: a mistake of the calling program. @internal */
 export function assertInt64(id: bigint): void {
   if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
   if (id < INT64_MIN || id > INT64_MAX) {
@@ -233,7 +227,7 @@ export function parseInt64(text: string): bigint | undefined {
   if (digits === "") return 0n;
   const zeros = Number(exponent) - fraction.length + (padded.length - digits.length);
   if (zeros < 0) return undefined; // a fraction is left
-  if (digits.length + zeros > DIGITS_MAX) return undefined;
+  if (digits.length + zeros > 19) return undefined; // more than the longest int64
   return parseCanonicalInt64(sign + digits + "0".repeat(zeros));
 }
 
@@ -244,10 +238,7 @@ function dropLastZeros(digits: string): string {
   return digits.slice(0, end);
 }
 
-/**
- * The int64 whose shortest spelling is this text, as in a path; `undefined` for any other text.
- * @internal
- */
+/** The int64 whose shortest spelling is this text, as in a path; `undefined` for any other text. @internal */
 export function parseCanonicalInt64(text: string): bigint | undefined {
   if (!CANONICAL.test(text)) return undefined;
   // A double holds 15 digits exactly, and becomes a bigint faster than text does.

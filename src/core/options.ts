@@ -42,13 +42,6 @@ export const NUMBER_OPTIONS = {
 
 export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 
-/** @internal */
-export type DefaultedName = {
-  [Name in NumberOptionName]: (typeof NUMBER_OPTIONS)[Name] extends Required<NumberOption>
-    ? Name
-    : never;
-}[NumberOptionName];
-
 /** The address to listen on by default: only this machine reaches it. @internal */
 export const DEFAULT_HOST = "127.0.0.1";
 
@@ -74,9 +67,10 @@ export function assertNumbers(options: Numbers): void {
 }
 
 /** The value of an option, or its default. @throws RangeError as `assertNumbers`. @internal */
-export function readNumber(options: Numbers, name: DefaultedName): number {
+export function readNumber(options: Numbers, name: NumberOptionName): number {
   assertNumbers({ [name]: options[name] });
-  return options[name] ?? NUMBER_OPTIONS[name].default;
+  const { default: byDefault = 0 }: NumberOption = NUMBER_OPTIONS[name];
+  return options[name] ?? byDefault;
 }
 
 /** @throws RangeError as `assertNumbers`. @internal */

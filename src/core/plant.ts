@@ -87,10 +87,10 @@ export function unknownCursor(after: bigint | undefined): PlantStoreError {
 }
 
 /** Throws for bytes that are not UTF-8, and keeps a byte order mark, which JSON does not allow. */
-let utf8: InstanceType<typeof TextDecoder> | undefined;
+let utf8: InstanceType<typeof TextDecoder> | undefined; // made late: jsdom lacks it
 
 /**
- * Reads a NewPlant from JSON text. Ignores members other than `id`, `name` and `tag`.
+ * Reads a NewPlant from JSON in UTF-8. Ignores members other than `id`, `name` and `tag`.
  *
  * @throws PlantStoreError `invalid_utf8`, `invalid_json`, `duplicate_member` or `invalid_plant`; the
  * message of the last two names every member that is wrong.
@@ -120,12 +120,10 @@ function matchPlant(bytes: Uint8Array, text: string): NewPlant | undefined {
 
 type Member = "id" | "name" | "tag";
 
-/** The same from text, in any spelling. @throws PlantStoreError as `parseNewPlant`. @internal */
+/** Reads a NewPlant from a text. @throws PlantStoreError as `parseNewPlant`. @internal */
 export function parsePlantText(text: string): NewPlant {
   const literals: Record<Member, string[]> = { id: [], name: [], tag: [] };
-  const whole = scanJson(text, (nameLiteral, literal) => {
-    const isEscaped = nameLiteral.includes("\\");
-    const name = isEscaped ? JSON.parse(nameLiteral) : nameLiteral.slice(1, -1);
+  const whole = scanJson(text, (name, literal) => {
     if (Object.hasOwn(literals, name)) literals[name as Member].push(literal);
   });
   if (!whole.startsWith("{")) {

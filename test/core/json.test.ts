@@ -1,85 +1,61 @@
-/** The scanner compared with `JSON.parse`, which decides what valid JSON is. */
+/** The scanner compared with `JSON.parse`, which decides what valid JSON is; and exact integers. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { scanJson } from "../../src/core/json.ts";
+import { INT64_MAX, INT64_MIN, parseInt64, scanJson } from "../../src/core/json.ts";
 
-/** Valid texts, grouped by what is easily got wrong. */
-const VALID: Readonly<Record<string, readonly string[]>> = {
-  "a zero and its sign": ["0", "-0", "-0.0", "0e0", "0.0E-0", "[0,-0]"],
-  "a number": ["7", "-12", "1.5", "1E9", "1e+2", "1e-2", "1.25E-400", "1e999", "9".repeat(99)],
-  "a literal": ["true", "false", "null", "[true,false,null]"],
-  "an empty value": ["[]", "{}", '""', "[ ]", "{\n}", "[[]]", "[{}]", '{"a":{}}', '{"":0}'],
-  "white space": [" 1", "1 ", "\t\n\r 1\t\n\r ", "[\n1\n,\r\n2\t]", '{\r"a"\t:\n1 , "b" : 2 }'],
-  "a name given twice": ['{"a":1,"a":2}', '{"\\u0061":1,"a":2}', '{"":1,"":2}'],
-  "a name that objects have": ['{"__proto__":1}', '{"constructor":{}}', '{"toString":[]}'],
-  "a short escape": ['"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\\\u00"', '{"\\n":1}'],
-  "a numeric escape": ['"\\u0000"', '"\\u00e9"', '"\\uABCD\\uabcd"', '"\\uD83D\\uDE00"'],
-  "half a surrogate pair": ['"\\ud800"', '"\\udc00\\ud800"', '{"\\udfff":1}'],
-  "a character that needs no escape": ['"/"', '"\u007f"', '"\u0080"', '"\u2028\u2029"', '"\ufeff"'],
-  "a character of several bytes": ['"é"', '"\u{1f33f}"', '"\uffff"', '{"\u{1f33f}":"\u2028"}'],
-  "what would be a comment": ['"//"', '"/* */"', '"#"'],
-};
-
-const INVALID: Readonly<Record<string, readonly string[]>> = {
-  "no value": ["", " ", "\n", ",", ":", "\0", "\\", "[,]", "{,}", "[1,,2]", '{"a":}'],
-  "a sign without a number": ["+", "-", "+1", "--1", "- 1", "-e1", "1-", "[-]"],
-  "a leading zero": ["00", "01", "-01", "01.5", "00e1", "[012]"],
-  "a fraction without digits": [".", "1.", ".5", "-.5", "1.e1", "0.", "1..2", "1.2.3"],
-  "an exponent without digits": ["e", "1e", "1e+", "1E-", "e5", "1e1.5", "1e1e1", "1ee1", "1e+-1"],
-  "a number in the syntax of other languages": [
-    "0x10",
-    "0b1",
-    "1_000",
-    "1n",
-    "NaN",
-    "Infinity",
-    "-Infinity",
+/** What changes of the rich text below do not reach. */
+const TEXTS: readonly (readonly [what: string, isValid: boolean, ...texts: string[]])[] = [
+  ["long numbers", true, "9".repeat(99), "1.25E-400", "1e999", "-0.0", "0E+0"],
+  ["names given twice", true, '{"a":1,"a":2}', '{"\\u0061":1,"a":2}', '{"":1,"":2}'],
+  ["names that objects have", true, '{"__proto__":1}', '{"constructor":{}}', '{"toString":[]}'],
+  ["halves of surrogate pairs", true, '"\\ud800"', '"\\udc00\\ud800"', '{"\\udfff":1}'],
+  [
+    "characters that need no escape",
+    true,
+    '"/"',
+    '"\u007f\u0080"',
+    '"\u2028"',
+    '"\ufeff"',
+    '"\uffff"',
   ],
-  "digits of other scripts": ["٣", "１", "-１", "1e１"],
-  "a literal cut short": ["t", "tru", "fals", "nul", "[nul]", '{"a":tru}'],
-  "a literal with a letter too many": ["truee", "falsey", "nulll", "truefalse", "null1"],
-  "a literal in another case": ["True", "TRUE", "NULL", "tRue"],
-  "another language's literal": ["undefined", "None", "nil", "yes", "a"],
-  "an array's comma": ["[1,]", "[,1]", "[1 2]", "[1;2]", "[1:2]", "[1,2", '["a":1]'],
-  "an object's comma": ['{"a":1,}', '{,"a":1}', '{"a":1,,"b":2}', '{"a":1 "b":2}', '{"a",1}'],
-  "a colon": ['{"a" 1}', '{"a"}', '{"a"::1}', '{"a":1:2}', '{"a"=1}', '{"a":"b":1}', "[:]"],
-  "a name that is no string": ["{:1}", "{1:2}", "{a:1}", "{null:1}", "{[]:1}", "{'a':1}"],
-  "an open container": ["[", "{", "[1", "[1,", "[[1]", '{"a', '{"a"', '{"a":', '{"a":1', '{"a":1,'],
-  "a closing bracket without an opening one": ["]", "}", "[1]]", '{"a":1}}', "1]", "[]["],
-  "a closing bracket of the other kind": ["[1}", "[}", '{"a":1]', "{]", "[{]}", '{"a":[}]'],
-  "a second value": ["1 2", "[] []", "{}{}", "{} 1", '"a""b"', '"a"b', "null null", "1,2", "[];"],
-  "an open string": ['"', '"a', '"\\"', '"\\', '"\\u', '"\\u00', '["a]'],
-  "an escape that JSON does not have": [
-    '"\\x41"',
-    '"\\U0041"',
-    '"\\a"',
-    '"\\0"',
-    '"\\\'"',
-    '"\\\n"',
-    '"\\u{41}"',
+  ["no value", false, "", " ", "\n", ",", ":", "\0", "\\", "[,]", "{,}"],
+  ["numbers of other languages", false, "+1", ".5", "0x10", "1_000", "1n", "NaN", "-Infinity"],
+  ["digits of other scripts", false, "\u0663", "\uff11", "-\uff11", "1e\uff11"],
+  ["words of other languages", false, "True", "NULL", "undefined", "None", "yes", "truefalse"],
+  ["names that are no strings", false, "{1:2}", "{a:1}", "{null:1}", "{[]:1}", "{'a':1}"],
+  ["two values", false, "1 2", "[] []", "{}{}", '"a""b"', "null null", "1,2"],
+  ["escapes of other languages", false, '"\\x41"', '"\\U0041"', '"\\0"', '"\\\n"', '"\\u{41}"'],
+  [
+    "other quotes and comments",
+    false,
+    "'a'",
+    "`a`",
+    "\u201ca\u201d",
+    "// c\n1",
+    "/* c */1",
+    "# c\n1",
   ],
-  "an escape that is not four digits": ['"\\u"', '"\\u004"', '"\\u00g0"', '"\\u 041"', '"\\u-041"'],
-  "a raw control character": ['"\n"', '"\t"', '"\r"', '"\0"', '"\u001f"', '{"\n":1}', "[]\0"],
-  "another quote": ["'a'", "`a`", "“a”"],
-  "a comment": ["// c\n1", "1 // c", "/* c */1", "# c\n1", "[1/**/]"],
-  "other white space": ["\u00a01", "1\u00a0", "\v1", "1\f", "\u20281", "[\u20291]", "\u3000[]"],
-  "a byte order mark": ["\ufeff1", "\ufeff{}", "1\ufeff", "[\ufeff]"],
-};
+  [
+    "other white space",
+    false,
+    "\u00a01",
+    "\v1",
+    "1\f",
+    "\u20281",
+    "\u3000[]",
+    "\ufeff1",
+    "1\ufeff",
+  ],
+];
 
-for (const [what, texts] of Object.entries(VALID)) {
-  test(`scanJson() accepts ${what}, as JSON.parse does`, () => {
+for (const [what, isValid, ...texts] of TEXTS) {
+  test(`scanJson() ${isValid ? "accepts" : "refuses"} ${what}, as JSON.parse does`, () => {
     for (const text of texts) {
-      assert.deepEqual(verdicts(text), { scanner: true, oracle: true }, JSON.stringify(text));
-    }
-  });
-}
-
-for (const [what, texts] of Object.entries(INVALID)) {
-  test(`scanJson() refuses ${what}, as JSON.parse does`, () => {
-    for (const text of texts) {
-      assert.deepEqual(verdicts(text), { scanner: false, oracle: false }, JSON.stringify(text));
+      const bytes = Buffer.from(text);
+      const verdicts = [accepts(bytes), oracleAccepts(bytes)];
+      assert.deepEqual(verdicts, [isValid, isValid], JSON.stringify(text));
     }
   });
 }
@@ -161,11 +137,6 @@ test("scanJson() refuses a million containers that are never closed, or closed w
   assert.equal(accepts(Buffer.from(`${"[".repeat(DEPTH)}${"]".repeat(DEPTH - 1)}}`)), false);
 });
 
-function verdicts(text: string): { scanner: boolean; oracle: boolean } {
-  const bytes = Buffer.from(text);
-  return { scanner: accepts(bytes), oracle: oracleAccepts(bytes) };
-}
-
 /** Whether the scanner accepts the text. Bytes that are not UTF-8 become U+FFFD. */
 function accepts(bytes: Buffer): boolean {
   try {
@@ -186,7 +157,7 @@ function oracleAccepts(bytes: Buffer): boolean {
   }
 }
 
-test("scanJson() reports each top-level member, in order, with its name and value as they are written", () => {
+test("scanJson() reports each top-level member, in order, with its value as it is written", () => {
   const space = fc.stringMatching(/^[ \t\n\r]{0,3}$/);
   const name = fc.oneof(
     fc.constantFrom('"a"', '"\\u0061"', '""', '"é\\""'),
@@ -201,7 +172,7 @@ test("scanJson() reports each top-level member, in order, with its name and valu
       const whole = scanJson(before + text + after, (...member) => seen.push(member));
       assert.deepEqual(
         seen,
-        members.map(([, name, , , value]) => [name, value]),
+        members.map(([, name, , , value]) => [JSON.parse(name), value]),
       );
       assert.equal(whole, text);
     }),
@@ -220,4 +191,49 @@ test("scanJson() names the byte of a fault, counted from 1", () => {
     const message = new RegExp(`\\bbyte ${byte}\\b`);
     assert.throws(() => scanJson(text, () => {}), { code: "invalid_json", message });
   }
+});
+
+test("parseInt64() takes no other text for a number", () => {
+  for (const text of [
+    "",
+    "-",
+    "+1",
+    "01",
+    ".5",
+    "5.",
+    "1e",
+    " 1",
+    "1\n",
+    "0x10",
+    '"7"',
+    "\u0663",
+  ]) {
+    assert.equal(parseInt64(text), undefined, JSON.stringify(text));
+  }
+});
+
+test("parseInt64() is the inverse of String() on every int64", () => {
+  fc.assert(
+    fc.property(fc.bigInt({ min: INT64_MIN, max: INT64_MAX }), (value) => {
+      assert.equal(parseInt64(String(value)), value);
+    }),
+  );
+});
+
+test("parseInt64() agrees with exact arithmetic on any digits and exponent", () => {
+  const digits = fc.stringMatching(/^[0-9]{1,25}$/);
+  const spelling = fc.tuple(fc.boolean(), digits, digits, fc.integer({ min: -45, max: 45 }));
+  fc.assert(
+    fc.property(spelling, ([isNegative, integer, fraction, exponent]) => {
+      const whole = integer.replace(/^0+(?=.)/, "");
+      const text = `${isNegative ? "-" : ""}${whole}.${fraction}e${exponent}`;
+      // The value times 10^100 is an integer in every spelling.
+      const scaled =
+        BigInt(`${isNegative ? "-" : ""}${whole}${fraction}`) *
+        10n ** BigInt(100 + exponent - fraction.length);
+      const exact = scaled % 10n ** 100n === 0n ? scaled / 10n ** 100n : undefined;
+      const fits = exact !== undefined && exact >= INT64_MIN && exact <= INT64_MAX;
+      assert.equal(parseInt64(text), fits ? exact : undefined);
+    }),
+  );
 });

@@ -1,68 +1,41 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
-  assertNumber,
-  type DefaultedName,
+  assertNumbers,
+  checkBasePath,
+  checkOrigins,
   NUMBER_OPTIONS,
   type NumberOption,
-  type NumberOptionName,
-  readNumber,
 } from "../../src/core/options.ts";
 
-const NAMES = Object.keys(NUMBER_OPTIONS) as NumberOptionName[];
+for (const [name, bounds] of Object.entries<NumberOption>(NUMBER_OPTIONS)) {
+  const { default: byDefault, min, max } = bounds;
 
-for (const name of NAMES) {
-  const { default: byDefault, min, max }: NumberOption = NUMBER_OPTIONS[name];
-
-  test(`${name} is ${byDefault ?? "not fixed"} by default, and accepts whole numbers from ${min} to ${max}`, () => {
-    const read = (value: number) => {
-      assertNumber(name, value);
-      return value;
-    };
-    if (byDefault !== undefined) {
-      const defaulted = name as DefaultedName;
-      assert.equal(readNumber({}, defaulted), byDefault);
-      assert.equal(readNumber({ [name]: undefined }, defaulted), byDefault);
-      assert.equal(readNumber({ [name]: max }, defaulted), max);
-    }
-    for (const value of [min, byDefault ?? min, max]) assert.equal(read(value), value);
+  test(`${name} may be a whole number from ${min} to ${max}`, () => {
+    for (const value of [min, byDefault, max, undefined]) assertNumbers({ [name]: value });
     for (const value of [min - 1, max + 1, min + 0.5, -1, NaN, Infinity, -Infinity]) {
-      assert.throws(() => read(value), { name: "RangeError", message: namedBy(name) });
+      const message = new RegExp(`^${name}: expected `);
+      assert.throws(() => assertNumbers({ [name]: value }), { name: "RangeError", message });
     }
   });
 }
 
-const PAGE = readFileSync(new URL("../../docs/command-line.md", import.meta.url), "utf8");
-/** The numbers of `serve` besides its port. */
-const IN_TABLE: readonly NumberOptionName[] = [
-  "bodyBytesMax",
-  "requestTimeoutMs",
-  "keepAliveTimeoutMs",
-  "databaseDeadlineMs",
-  "databaseConnections",
-  "drainTimeoutMs",
-];
+test("a base path has a slash at its start, and loses one at its end", () => {
+  const good = ["", "/garden", "/a/b", "/~x.y-z/%20@:"];
+  for (const path of good) assert.equal(checkBasePath(path), path);
+  for (const path of good) assert.equal(checkBasePath(`${path}/`), path);
+  for (const path of ["garden", "//", "/a//b", "/a b", "/a?b", "/a#b", "/ä", "https://a"]) {
+    assert.throws(() => checkBasePath(path), RangeError, path);
+  }
+});
 
-for (const name of IN_TABLE) {
-  const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-
-  test(`the table of limits in the documentation names ${flag} with its default`, () => {
-    const row = PAGE.split("\n").find((line) => line.startsWith("|") && line.includes(flag));
-    const [, , byDefault = ""] = row?.split("|") ?? [];
-    const figure = asPeopleWrite(name);
-    assert.ok(byDefault.includes(figure), `expected "${figure}" in "${byDefault}"`);
-  });
-}
-
-function namedBy(name: string): RegExp {
-  return new RegExp(`^${name}: expected `);
-}
-
-/** A number as the documentation writes it: `1 MiB`, `10 s`, `16,384`. */
-function asPeopleWrite(name: NumberOptionName): string {
-  const { default: figure = 0 }: NumberOption = NUMBER_OPTIONS[name];
-  if (name.endsWith("Ms")) return `${figure / 1000} s`;
-  if (!name.endsWith("BytesMax")) return figure.toLocaleString("en-GB");
-  return figure >= 1024 * 1024 ? `${figure / 1024 / 1024} MiB` : `${figure / 1024} KiB`;
-}
+test("an origin is written as a browser sends it", () => {
+  const good = ["*", "https://app.example", "http://localhost:3000", "capacitor://localhost"];
+  assert.deepEqual([...checkOrigins([...good, "*"])], good);
+  for (const origin of ["", "app.example", "https://app.example/", "https://App.example"]) {
+    assert.throws(() => checkOrigins([origin]), RangeError, origin);
+  }
+  for (const origin of ["https://app.example:443", "https://*.example", "https://a,https://b"]) {
+    assert.throws(() => checkOrigins([origin]), RangeError, origin);
+  }
+});
