@@ -136,7 +136,7 @@ a token file that cannot be read leaves its tokens good: auth/token-registry
 -       const { message } = error as Error;
 +       const { message } = error as Error; this.accept(this.now());
 log/disk.ts
-a symbolic link is followed to a log: store/open
+a symbolic link is followed to a log: log/disk
 - APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW |
 + APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT |
 an append is answered before its sync: kernel/sync-order
