@@ -19,6 +19,7 @@ export {
   type WarningMessage,
 } from "./core/channels.ts";
 export { type ErrorCode, PlantStoreError } from "./core/errors.ts";
+export type { LiveTokens } from "./core/live-tokens.ts";
 export { NUMBER_OPTIONS } from "./core/options.ts";
 export { encodeNewPlant, type NewPlant, type Plant } from "./core/plant.ts";
 export type {
@@ -33,7 +34,7 @@ export type {
   Verdict,
   VerifiedToken,
 } from "./core/services.ts";
-export { isLive, type LiveTokens, type NewToken, type TokenRecord } from "./core/token.ts";
+export { isLive, type NewToken, type TokenRecord } from "./core/token.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { OPENAPI } from "./http/openapi.ts";
 export {

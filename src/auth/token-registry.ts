@@ -2,13 +2,13 @@
  * The tokens of a running server: checked in memory, polled on disk.
  *
  * Invariants. A change of the token file is in force within 2 s, however it was made, or no token is accepted
- * (core/token): the registry reads the whole file ten times a second, because time stamps do not show every
+ * (core/live-tokens): the registry reads the whole file ten times a second, because time stamps do not show every
  * change. A poll fails if the file cannot be read or is damaged; one that hangs does not hold up the process.
  * A missing file means no tokens.
  */
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
-import { LiveTokens, POLL_INTERVAL_MS } from "../core/token.ts";
+import { LiveTokens, POLL_INTERVAL_MS } from "../core/live-tokens.ts";
 import { parseTokenFile, readTokenFile, tokensPathOf } from "./token-file.ts";
 
 /** The token check that comes with the store. */

@@ -16,8 +16,8 @@ import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
+import { ageMs, type Moment, VERDICT_MS } from "../core/live-tokens.ts";
 import type { DatabaseStatus } from "../core/services.ts";
-import { ageMs, type Moment, VERDICT_MS } from "../core/token.ts";
 import {
   Connection,
   DatabaseFault,

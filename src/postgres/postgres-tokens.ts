@@ -2,14 +2,14 @@
  * The token check of a server over a database: judged in memory, followed twice a second.
  *
  * Invariants. A change of the tokens is in force within 2 s on every server, or no token is accepted
- * (core/token). A look writes the server's own row of `plant_leases` and returns the version
+ * (core/live-tokens). A look writes the server's own row of `plant_leases` and returns the version
  * of the tokens, in one statement. So a primary that was replaced is believed for 2 s at most, if it has
  * a synchronous standby: it can commit no more.
  */
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { LiveTokens, POLL_INTERVAL_MS, VERDICT_MS } from "../core/token.ts";
+import { LiveTokens, POLL_INTERVAL_MS, VERDICT_MS } from "../core/live-tokens.ts";
 import { DatabaseFault } from "./connection.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { writeSettings } from "./schema.ts";

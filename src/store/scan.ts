@@ -8,7 +8,7 @@
 import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "../core/errors.ts";
 import { RECORD_BYTES_MAX } from "../core/options.ts";
-import { PlantMatcher } from "../core/plant.ts";
+import { PlantMatcher } from "../core/plant-matcher.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
 import { LINE_FEED, lineError, readBlocks, readExactly } from "../log/lines.ts";

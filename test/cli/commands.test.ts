@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSy
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { commands } from "../../src/cli/token-commands.ts";
-import { POLL_INTERVAL_MS } from "../../src/core/token.ts";
+import { POLL_INTERVAL_MS } from "../../src/core/live-tokens.ts";
 import { createToken, TokenRegistry } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";

@@ -10,7 +10,7 @@ import { runToEnd } from "../support/run.ts";
 
 const CLIENT = path.join(ROOT, "src/client.ts");
 
-test("the client is bundled for browsers, from six files and no module of Node.js", () => {
+test("the client is bundled for browsers, from seven files and no module of Node.js", () => {
   const { metafile, outputFiles } = buildSync({
     entryPoints: [CLIENT],
     bundle: true,
@@ -22,7 +22,9 @@ test("the client is bundled for browsers, from six files and no module of Node.j
     absWorkingDir: ROOT,
     logLevel: "warning",
   });
-  const core = ["errors", "json", "options", "plant", "text"].map((name) => `src/core/${name}.ts`);
+  const core = ["errors", "json", "options", "plant-matcher", "plant", "text"].map(
+    (name) => `src/core/${name}.ts`,
+  );
   assert.deepEqual(Object.keys(metafile.inputs).sort(), ["src/client.ts", ...core]);
   const [{ text = "" } = {}] = outputFiles;
   assert.doesNotMatch(text, /\b(?:Buffer|process|require|setImmediate)\b/);

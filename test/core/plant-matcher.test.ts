@@ -3,12 +3,8 @@ import assert from "node:assert/strict";
 import { isUtf8 } from "node:buffer";
 import { test } from "node:test";
 import fc from "fast-check";
-import {
-  encodeNewPlant,
-  type NewPlant,
-  PlantMatcher,
-  parseNewPlant,
-} from "../../src/core/plant.ts";
+import { encodeNewPlant, type NewPlant, parseNewPlant } from "../../src/core/plant.ts";
+import { PlantMatcher } from "../../src/core/plant-matcher.ts";
 import { anyPlant } from "../support/arbitraries.ts";
 
 /** Bytes with others around them that would continue the text if they were read. */

@@ -126,7 +126,7 @@ auth/token-registry.ts
 the token file is read once: crash
 - this.#bytes?.equals(bytes) === true;
 + this.#bytes !== undefined;
-core/token.ts
+core/live-tokens.ts
 a verdict has no age: crash
 -     return this.ageMs < VERDICT_MS;
 +     return this.ageMs >= 0;

@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { describe, test } from "node:test";
 import { turn } from "../../src/clock.ts";
+import { LiveTokens, type Moment } from "../../src/core/live-tokens.ts";
 import type { Clock, VerifiedToken } from "../../src/core/services.ts";
-import { hashToken, LiveTokens, type Moment, type TokenRecord } from "../../src/core/token.ts";
+import { hashToken, type TokenRecord } from "../../src/core/token.ts";
 
 const HOUR_MS = 3_600_000;
 const WAIT_MS = 3000;

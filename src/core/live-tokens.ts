@@ -1,0 +1,190 @@
+/**
+ * The tokens that a server accepts: verified in memory, and polled where they are stored.
+ *
+ * Invariants. A verdict is at most 2 s old, by the monotonic and by the wall clock: the first stops while a machine
+ * sleeps, and the second may be set. So a process that was frozen, or whose polls hang, accepts no token that was
+ * revoked meanwhile. While verdicts are older, a token that was good waits for a poll; everything else is refused
+ * at once, so guesses cost nothing. The caller provides the clocks and the timers.
+ */
+import { PlantStoreError } from "./errors.ts";
+import type { Clock, Timer, TokenStatus, TokenVerifier, VerifiedToken } from "./services.ts";
+import { hashToken, isLive, type TokenRecord } from "./token.ts";
+
+/** How old a verdict may be, counted from the start of its poll. @internal */
+export const VERDICT_MS = 2000;
+/** How often servers poll their tokens. @internal */
+export const POLL_INTERVAL_MS = { folder: 100, database: 500 } as const;
+
+/** One moment by both clocks, in milliseconds. @internal */
+export interface Moment {
+  readonly monotonicMs: number;
+  readonly wallMs: number;
+}
+
+/** How long ago a moment was, by the clock that shows more: one that was set back is ignored. @internal */
+export function ageMs(since: Moment, clock: Clock): number {
+  return Math.max(clock.monotonicMs() - since.monotonicMs, clock.wallMs() - since.wallMs);
+}
+
+interface FollowOptions {
+  readonly clock: Clock;
+  readonly intervalMs: number;
+  /** How long a request waits for a good poll, after the first one. Default: not at all. */
+  readonly waitMs?: number | undefined;
+  /** Why tokens cannot be verified, for clients. */
+  readonly fault: string;
+}
+
+/** The tokens that a server accepts. A subclass polls the place where they are stored. */
+export abstract class LiveTokens implements TokenVerifier {
+  readonly #options: FollowOptions;
+  /** The tokens that are not revoked, by hash. */
+  #byHash = new Map<string, TokenRecord>();
+  /** Those accepted since the tokens changed, by the token itself: to hash it takes a tenth of a request. */
+  #accepted = new Map<string, TokenRecord>();
+  /** When the newest good poll began; before the first one, a moment that is too old. */
+  #polledAt: Moment;
+  /** The last poll, which may not have begun: they run one after the other. */
+  #polling: Promise<void> = Promise.resolve();
+  /** The last poll, if it has not begun. */
+  #next: Promise<void> | undefined;
+  #interval: Timer | undefined;
+  /** @internal */
+  protected isClosed = false;
+
+  /** @internal */
+  protected constructor(options: FollowOptions) {
+    this.#options = options;
+    const { monotonicMs, wallMs } = this.now();
+    this.#polledAt = { monotonicMs: monotonicMs - VERDICT_MS, wallMs: wallMs - VERDICT_MS };
+  }
+
+  /** Polls once, and calls `accept` if that succeeds. Never rejects. @internal */
+  protected abstract poll(): Promise<void>;
+
+  /** @internal */
+  protected now(): Moment {
+    const { clock } = this.#options;
+    return { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
+  }
+
+  /** Polls at every interval, until `close`. Keeps no process alive. @internal */
+  protected follow(): void {
+    const { clock, intervalMs } = this.#options;
+    this.#interval = clock.setInterval(() => void this.refresh(), intervalMs);
+    this.#interval.unref();
+  }
+
+  /**
+   * Resolves when a poll that begins after this call has ended. If it succeeded, every token is known that was
+   * created before the call. Never rejects: a failure is a warning.
+   */
+  refresh(): Promise<void> {
+    this.#next ??= this.#polling.then(() => {
+      this.#next = undefined;
+      return this.isClosed ? undefined : this.poll();
+    });
+    this.#polling = this.#next;
+    return this.#polling;
+  }
+
+  /**
+   * Takes the result of a good poll.
+   *
+   * @param begun when it began: what it found may be as old.
+   * @param records the tokens, if they may have changed.
+   * @internal
+   */
+  protected accept(begun: Moment, records?: Iterable<TokenRecord>): void {
+    if (records !== undefined) this.#replace(records);
+    this.#polledAt = begun;
+  }
+
+  /** A record that has not changed stays the same object, so that its streams go on. */
+  #replace(records: Iterable<TokenRecord>): void {
+    const tokens = new Map<string, TokenRecord>();
+    for (const record of records) {
+      if (record.revokedAt !== undefined) continue;
+      const before = this.#byHash.get(record.hash);
+      const isSame = before && JSON.stringify(before) === JSON.stringify(record);
+      tokens.set(record.hash, isSame ? before : record);
+    }
+    this.#byHash = tokens;
+    this.#accepted = new Map();
+  }
+
+  /** Milliseconds since the newest good poll began. @internal */
+  protected get ageMs(): number {
+    return ageMs(this.#polledAt, this.#options.clock);
+  }
+
+  /** Whether the newest good poll is young enough for verdicts. */
+  get isReadable(): boolean {
+    return this.ageMs < VERDICT_MS;
+  }
+
+  #isGood(record: TokenRecord | undefined): record is TokenRecord {
+    return record !== undefined && isLive(record, this.#options.clock.wallMs());
+  }
+
+  /**
+   * Returns the record of a live token. If the newest good poll began 2 s ago or earlier (polls fail or
+   * hang, or the process was frozen), a token that was good waits for the next one.
+   *
+   * @throws PlantStoreError `tokens_unreadable`: at once for any other token, as a rejection if no poll
+   * succeeds in time.
+   */
+  verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
+    const record = this.#accepted.get(token) ?? this.#byHash.get(hashToken(token));
+    const isGood = this.#isGood(record);
+    if (!this.isReadable) {
+      if (!isGood || this.isClosed) throw this.#unreadable();
+      return this.#waitForPoll().then(() => this.verify(token));
+    }
+    if (!isGood) return undefined;
+    this.#accepted.set(token, record);
+    return record;
+  }
+
+  /** Waits like `verify`; a result that is over, or not one of this object, is `false` at once. */
+  isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
+    const record = this.#byHash.get((verified as TokenRecord).hash);
+    if (record !== verified || !this.#isGood(record)) return false;
+    return this.isReadable || this.#waitForPoll().then(() => this.isCurrent(verified));
+  }
+
+  /** Resolves after a good poll that begins from now on. @throws PlantStoreError `tokens_unreadable`. */
+  async #waitForPoll(): Promise<void> {
+    const { clock, intervalMs, waitMs = 0 } = this.#options;
+    const sleep = (ms: number) =>
+      new Promise<void>((resolve) => clock.setTimeout(resolve, ms).unref());
+    const endsAt = clock.monotonicMs() + waitMs;
+    await Promise.race([this.refresh(), sleep(VERDICT_MS)]);
+    const isOver = () => this.isReadable || this.isClosed || clock.monotonicMs() >= endsAt;
+    while (!isOver()) await sleep(intervalMs); // each interval polls
+    if (!this.isReadable) throw this.#unreadable();
+  }
+
+  #unreadable(): PlantStoreError {
+    const why = `cannot verify tokens right now, because ${this.#options.fault}`;
+    return new PlantStoreError("tokens_unreadable", `Authorization: ${why}; retry later`);
+  }
+
+  /** The live tokens, for their operator. */
+  list(): TokenStatus[] {
+    return [...this.#byHash.values()]
+      .filter((record) => this.#isGood(record))
+      .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
+  }
+
+  /** Stops polling. Two seconds later `verify` throws `tokens_unreadable`. */
+  close(): void {
+    this.isClosed = true;
+    this.#options.clock.clearInterval(this.#interval);
+  }
+
+  /** `close()`, for `using` and `await using`. */
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
