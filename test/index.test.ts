@@ -178,23 +178,9 @@ function judge(token: string): VerifiedToken | undefined {
   return { yes: MEMBER, look: GUEST }[token];
 }
 
-/** A thenable that resolves later and is not a promise. */
-class Foreign<T> implements PromiseLike<T> {
-  readonly #value: T;
-
-  constructor(value: T) {
-    this.#value = value;
-  }
-
-  // biome-ignore lint/suspicious/noThenProperty: the test needs a thenable
-  then: PromiseLike<T>["then"] = (onResolved, onRejected) =>
-    new Promise<T>((resolve) => setImmediate(resolve, this.#value)).then(onResolved, onRejected);
-}
-
 const VERIFIERS: readonly [says: string, tokens: TokenVerifier][] = [
   ["at once", { verify: judge }],
   ["later", { verify: async (token) => judge(token) }],
-  ["by a promise of another library", { verify: (token) => new Foreign(judge(token)) }],
   ["with null for no", { verify: (token) => judge(token) ?? null }],
 ];
 

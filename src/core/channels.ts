@@ -32,11 +32,8 @@ export interface RequestMessage {
   readonly status: number;
   /** The number in the Error body; `undefined` after a success. */
   readonly error: number | undefined;
-  /** The message of a 4xx without the values that were sent; absent in any other case. */
-  readonly reason?: string | undefined;
   /**
-   * From the call of the listener to the answer. `undefined` if the listener never received the
-   * request, or if it began before the first subscription.
+   * From the head of the request to its response. `undefined` if the request began before the first subscription.
    */
   readonly durationMs: number | undefined;
   /** The length of the request's body; 0 if it was not read whole. */

@@ -99,7 +99,7 @@ export interface VerifiedToken {
 /** The result of `verify`; `undefined` and `null` mean: refused. */
 export type Verdict = VerifiedToken | undefined | null;
 
-/** Judges bearer tokens. */
+/** Verifies bearer tokens: at each request, before each slice of a list, and when a body came late. */
 export interface TokenVerifier {
   /**
    * Returns the name and scopes of a token, or `undefined` or `null` if it is unknown, expired or
@@ -107,16 +107,7 @@ export interface TokenVerifier {
    * unless it is a PlantStoreError with a request code: `tokens_unreadable` (503) if the check cannot
    * know whether the token was revoked.
    */
-  verify(token: string): Verdict | PromiseLike<Verdict>;
-
-  /**
-   * Whether a result of `verify` is still valid: the token was not revoked and has not expired. If a
-   * check has this method, the same header on the same connection is not verified again while this
-   * returns true, and a read in progress is refused or cut when it returns false. It must recognise
-   * its own results by identity while they are valid, and refuse every other object. It may wait, and
-   * what it throws is answered as for `verify`.
-   */
-  isCurrent?(verified: VerifiedToken): boolean | PromiseLike<boolean>;
+  verify(token: string): Verdict | Promise<Verdict>;
 }
 
 /** Judges which peers are trusted proxies; a `BlockList` of `node:net` is one. */

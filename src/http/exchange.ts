@@ -191,7 +191,10 @@ export class Exchange {
     this.#isResponded = true;
     const { req } = this;
     if (this.isLast || (req.complete === false && hasLongRest(req))) this.#respondLast(reply);
-    else this.#send(reply);
+    else {
+      if (req.complete === false) req.resume(); // a short rest, perhaps of a body that was paused
+      this.#send(reply);
+    }
     this.publish(reply.status, reply.error);
   }
 
@@ -209,7 +212,7 @@ export class Exchange {
     this.#isPublished = true;
     const { method, url = "" } = this.req;
     requests.publish({
-      method: method ?? undefined, // Node has null for what never became a request
+      method: method ?? undefined, // null if the bytes never became a request
       path: method ? pathOf(url) : undefined,
       client: this.client,
       status,
@@ -242,8 +245,8 @@ export class Exchange {
     const { socket } = req;
     this.closeAfter();
     // Without the connections of our own server the earlier responses are not known.
-    const isFirst = res.socket !== null || this.#previous !== undefined;
-    if (!isFirst || !(socket instanceof Socket)) {
+    const isInOrder = res.socket !== null || this.#onEnd !== undefined;
+    if (!isInOrder || !(socket instanceof Socket)) {
       this.#send(reply);
       return;
     }
@@ -267,12 +270,9 @@ export class Exchange {
 /** Whether the client may still send so much that the connection is better closed. */
 function hasLongRest({ headers }: IncomingMessage): boolean {
   const { "content-length": length = "0", "transfer-encoding": coding, expect } = headers;
-  // A client that waits for 100 Continue may or may not send its body after a refusal.
-  return (
-    coding !== undefined ||
-    Number(length) > REST_BYTES_MAX ||
-    (expect !== undefined && length !== "0")
-  );
+  if (coding !== undefined || Number(length) > REST_BYTES_MAX) return true;
+  // A client that waits for 100 Continue may or may not send its body after a refusal, and Node closes.
+  return expect !== undefined && (Number(length) > 0 || expect.toLowerCase() === "100-continue");
 }
 
 /** A whole response as text. */

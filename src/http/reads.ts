@@ -1,183 +1,193 @@
 /**
- * The operations that read: one plant, a page of plants, or a stream of all (http/stream).
+ * The operations that read: one plant, a page of plants, or a stream of all of them.
  *
- * They are additions to the interface, for tokens with the scope `read`. Each operation passes on the
- * lines of the store, and neither parses nor encodes them. An answer to HEAD has no body, but the
- * line is read for it, too.
+ * They pass on the lines of the store, and neither parse nor encode them. All lists of a listener take
+ * turns: one slice of one list in a turn of the event loop, so creates come in between. A stream holds one
+ * slice, and reads the next one when the socket has taken it. It verifies its token before each slice, and is
+ * cut without its last chunk if it fails, so that no client takes a part for the whole.
  */
-
-import type { IncomingMessage } from "node:http";
+import { setImmediate } from "node:timers/promises";
+import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { INT64_RANGE, parseCanonicalInt64 } from "../core/json.ts";
-import type { PlantService, VerifiedToken } from "../core/services.ts";
+import type { PlantService, TokenVerifier } from "../core/services.ts";
 import { quote } from "../core/text.ts";
-import { answer, type Exchange, okReply, publishCut, type Reply } from "./answer.ts";
-import { Budget, Lease, overloaded, ReadLease } from "./body.ts";
-import type { Authenticator } from "./head.ts";
-import {
-  type CreateCounts,
-  FirstLines,
-  ListPace,
-  NDJSON,
-  sendStream,
-  sliceLines,
-} from "./stream.ts";
-
-/**
- * A plant is read before its length is known, so the plants that are read at once are limited. Our store
- * reads short ones the faster the more are asked for, and by itself few long ones at once.
- */
-const PLANTS_READING_MAX = 256;
-
-/** The least that a read holds: its request, and a plant of common size. */
-const PLANT_BYTES = 4 * 1024;
-/** The line in the store while it is read, and on its way to the socket. */
-const LINE_COPIES = 2;
-/** A block that the store reads, and a slice that the socket has not taken yet. */
-const LIST_BYTES = 256 * 1024;
-const PAGE_BYTES_MAX = 1024 * 1024;
-/** How a line begins. */
-const ID_AFTER = '{"id":';
+import type { Exchange } from "./exchange.ts";
+import { invalidToken } from "./head.ts";
 
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
 
+const PLANT_BYTES = 8 * 1024;
+/** A block that the store reads, a slice, and what the socket has not taken yet. */
+const LIST_BYTES = 256 * 1024;
+/** Copies of a slice of long lines until it is sent. */
+const SLICE_COPIES = 4;
+const PAGE_BYTES_MAX = 1024 * 1024;
+/** A connection that takes nothing of a stream for so long is closed. */
+const STALL_MS = 120_000;
+const NDJSON = "application/x-ndjson";
+const LINE_FEED = 0x0a;
+
+/** Slices of whole lines; the last result says whether more lines follow. */
+type Slices = AsyncGenerator<Uint8Array, boolean>;
+
 export class Reads {
   readonly #plants: PlantService;
-  readonly #authenticator: Authenticator;
-  readonly #budget: Budget;
-  readonly #plantGate = new Gate(PLANTS_READING_MAX);
-  readonly #pace: ListPace;
+  readonly #tokens: TokenVerifier;
+  readonly #turns = new Gate(1);
 
-  /** @param creates to which lists give way. */
-  constructor(plants: PlantService, authenticator: Authenticator, creates: CreateCounts) {
+  constructor(plants: PlantService, tokens: TokenVerifier) {
     this.#plants = plants;
-    this.#authenticator = authenticator;
-    this.#budget = new Budget();
-    this.#pace = new ListPace(creates);
+    this.#tokens = tokens;
   }
 
-  /** @throws PlantStoreError, or what the store throws; nothing is answered then. */
-  async get(exchange: Exchange, sender: VerifiedToken, id: bigint): Promise<void> {
-    const { req, res } = exchange;
-    const lease = new ReadLease(new Lease(this.#budget, sender.name), PLANT_BYTES, req, res);
+  /** @throws PlantStoreError `overloaded`, `unknown_plant`, or what the store throws. */
+  async get(exchange: Exchange, id: bigint): Promise<void> {
+    exchange.hold(PLANT_BYTES);
+    const line = await this.#plants.getLine(id);
+    if (line === undefined)
+      throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
+    exchange.hold(line.length);
+    exchange.respond({ status: 200, body: line });
+  }
+
+  /** @throws PlantStoreError `invalid_query`, `overloaded`, or what the store or the token check throws. */
+  async list(exchange: Exchange, token: string): Promise<void> {
+    const { httpVersion, headers, url = "" } = exchange.req;
+    const query = parseListQuery(url);
+    exchange.hold(LIST_BYTES);
+    // HTTP/1.0 has no chunks, so its client could not notice that a stream was cut.
+    const isStream = httpVersion !== "1.0" && headers.accept?.toLowerCase().includes(NDJSON);
+    const { after, limit = isStream ? Number.POSITIVE_INFINITY : LIMIT_DEFAULT } = query;
+    const bytesMax = isStream ? Number.POSITIVE_INFINITY : PAGE_BYTES_MAX;
+    const slices = this.#slices(exchange, token, { after, limit, bytesMax });
     try {
-      const reply = await lease.readIn(this.#plantGate, async () => {
-        const line = await this.#plants.getLine(id);
-        if (line === undefined) {
-          throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
-        }
-        lease.hold(LINE_COPIES * line.length);
-        return okReply(line);
-      });
-      await this.#answer(exchange, sender, reply);
+      await (isStream ? sendStream(exchange, slices) : sendPage(exchange, slices, limit));
     } finally {
-      // Not before the answer: it has nearly always left by now, and listeners cost a tenth of a read.
-      lease.endWhenSent();
+      await slices.return(false);
     }
   }
 
-  /** @throws as `get`. */
-  async list(exchange: Exchange, sender: VerifiedToken): Promise<void> {
-    const { req, res } = exchange;
-    const query = parseListQuery(req.url ?? "");
-    const lease = new ReadLease(new Lease(this.#budget, sender.name), LIST_BYTES, req, res);
-    lease.endWhenSent();
-    if (wantsStream(req)) {
-      const wanted = query.limit === undefined ? undefined : new FirstLines(query.limit);
-      const slices = sliceLines(this.#plants, query.after, wanted);
-      const checkSender = () => this.#authenticator.requireCurrent(sender);
-      await sendStream(exchange, slices, lease, checkSender, this.#pace);
-    } else await this.#answer(exchange, sender, await this.#readPage(query, lease));
-  }
-
-  /** @throws PlantStoreError `overloaded`, and as `PlantService.listLines`. */
-  async #readPage(
-    { limit = LIMIT_DEFAULT, after }: ListQuery,
-    lease: ReadLease,
-  ): Promise<Reply | undefined> {
-    const wanted = new FirstLines(limit, PAGE_BYTES_MAX);
-    const slices = sliceLines(this.#plants, after, wanted);
-    const lines: Uint8Array[] = [];
+  /** The first lines of a list: up to a number of them, or until they have a number of bytes. */
+  async *#slices(
+    exchange: Exchange,
+    token: string,
+    { after, limit, bytesMax }: { after: bigint | undefined; limit: number; bytesMax: number },
+  ): Slices {
+    const slices = this.#plants.listLines({ after })[Symbol.asyncIterator]();
+    let [lines, bytes] = [0, 0];
     try {
       for (;;) {
-        const next = await this.#pace.read(slices, lease);
-        if (next === undefined) return undefined;
-        if (next.value !== undefined) lines.push(next.value);
-        lease.hold(wanted.bytes);
-        if (next.done === true || wanted.hasMore) return pageReply(lines, wanted);
+        const next = await this.#turns.pass(async () => {
+          await setImmediate();
+          return exchange.isOver ? undefined : slices.next();
+        });
+        if (!(await this.#tokens.verify(token))) throw invalidToken();
+        if (next === undefined || next.done === true) return false;
+        const slice = next.value;
+        if ((slice.at(-1) ?? LINE_FEED) !== LINE_FEED) {
+          throw new Error("listLines: expected whole lines, got one without its line feed");
+        }
+        let end = limit === Number.POSITIVE_INFINITY ? slice.length : 0;
+        while (end < slice.length && lines < limit && bytes < bytesMax) {
+          const start = end;
+          end = slice.indexOf(LINE_FEED, start) + 1;
+          lines++;
+          bytes += end - start;
+        }
+        if (end > 0) yield slice.subarray(0, end);
+        if (end < slice.length) return true;
       }
-    } catch (error) {
-      throw error instanceof RangeError ? overloaded() : error; // no memory for a long page
     } finally {
-      await slices.return(undefined);
-    }
-  }
-
-  async #answer(
-    exchange: Exchange,
-    sender: VerifiedToken,
-    reply: Reply | undefined,
-  ): Promise<void> {
-    if (reply === undefined) publishCut(exchange.req, exchange.res);
-    else {
-      await this.#authenticator.requireCurrent(sender); // the token may be revoked by now
-      answer(exchange, reply);
+      await slices.return?.();
     }
   }
 }
 
-function pageReply(lines: readonly Uint8Array[], { countMax, hasMore }: FirstLines): Reply {
-  const text = Buffer.concat(lines).toString("latin1").trimEnd().replaceAll("\n", ",");
-  const body = Buffer.from(`[${text}]`, "latin1");
-  if (!hasMore) return okReply(body);
-  const last = text.lastIndexOf(ID_AFTER) + ID_AFTER.length; // no string in JSON holds it
-  const id = text.slice(last, text.indexOf(",", last));
-  if (!/^-?\d+$/.test(id)) throw new Error("listLines: expected lines that begin with the id");
+/** @throws what fails before the first slice is sent. */
+async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
+  const { req, res, requestId } = exchange;
+  let held = LIST_BYTES;
+  try {
+    let next = await slices.next();
+    if (!exchange.startStream(NDJSON)) return;
+    while (next.done !== true && req.method !== "HEAD" && !exchange.isOver) {
+      const bytes = Math.max(held, SLICE_COPIES * next.value.length);
+      exchange.hold(bytes - held);
+      held = bytes;
+      if (!res.write(next.value)) await drained(exchange);
+      next = await slices.next();
+    }
+    exchange.publish(200, undefined, exchange.isOver);
+    res.end();
+  } catch (error) {
+    if (!res.headersSent) throw error;
+    if (!exchange.isOver) publishWarning("Cannot continue a stream of plants", error, requestId);
+    exchange.publish(200, undefined, true);
+    res.destroy();
+  }
+}
+
+/** Resolves when the socket takes more, or the response is over. */
+async function drained(exchange: Exchange): Promise<void> {
+  const { req, res } = exchange;
+  if (exchange.isOver) return;
+  req.socket.setTimeout?.(STALL_MS); // Fastify's inject() has no such member
+  await new Promise<void>((resolve) => {
+    const end = () => {
+      res.off("drain", end).off("close", end);
+      req.socket.off("close", end);
+      resolve();
+    };
+    res.on("drain", end).on("close", end);
+    req.socket.on("close", end); // a response that waits for earlier ones has no "close" of its own
+  });
+  req.socket.setTimeout?.(0);
+}
+
+async function sendPage(exchange: Exchange, slices: Slices, limit: number): Promise<void> {
+  const lines: Uint8Array[] = [Buffer.from("[")];
+  let next = await slices.next();
+  for (; next.done !== true; next = await slices.next()) {
+    exchange.hold(2 * next.value.length);
+    lines.push(next.value);
+  }
+  if (exchange.isOver) return;
+  const body = Buffer.concat(lines.length === 1 ? [...lines, Buffer.from("\n")] : lines);
+  let last = 1;
+  for (let at = body.indexOf(LINE_FEED); at < body.length - 1; at = body.indexOf(LINE_FEED, at)) {
+    body.write(",", at++);
+    last = at;
+  }
+  body.write("]", body.length - 1);
+  const [, id] = /^\{"id":(-?\d+)/.exec(body.toString("latin1", last, last + 30)) ?? [];
+  if (next.value && id === undefined)
+    throw new Error("listLines: expected lines that begin with the id");
   // Relative (RFC 3986 section 5.3), so that it is right through a proxy that serves another path.
-  return okReply(body, { Link: `<?limit=${countMax}&after=${id}>; rel="next"` });
+  const headers = next.value ? ["Link", `<?limit=${limit}&after=${id}>; rel="next"`] : [];
+  exchange.respond({ status: 200, body, headers });
 }
 
-/**
- * What a list asks for.
- *
- * The cursor is an id, because ids never change: it stays good after a repair or a restore, which
- * move the bytes of the log, works with any store, and a client can take it from the last plant it
- * has.
- */
-interface ListQuery {
-  readonly limit: number | undefined;
-  readonly after: bigint | undefined;
-}
-
-/** @throws PlantStoreError `invalid_query`; the message names every fault. */
-function parseListQuery(target: string): ListQuery {
-  const parameters = new URLSearchParams(/\?(.*)/s.exec(target)?.[1]);
-  const faults: string[] = [];
-  const read = <T>(name: string, parse: (text: string) => T | undefined, expected: string) => {
-    const texts = parameters.getAll(name);
-    if (texts.length === 0) return undefined;
-    const text = texts.join(); // several are no number
-    const value = parse(text);
-    if (value === undefined) faults.push(`${name}: expected ${expected}, got ${quote(text)}`);
-    return value;
+/** @throws PlantStoreError `invalid_query`. */
+function parseListQuery(target: string) {
+  const query = new URLSearchParams(/\?(.*)/s.exec(target)?.[1]);
+  const [limit, after] = [query.get("limit"), query.get("after")];
+  const parsed = {
+    limit: limit === null ? undefined : parseLimit(limit),
+    after: after === null ? undefined : parseCanonicalInt64(after),
   };
-  const others = [...parameters.keys()].filter((name) => name !== "limit" && name !== "after");
-  if (others.length > 0)
-    faults.push(`query: expected limit and after, got ${quote(others.join())}`);
-  const limit = read("limit", parseLimit, `one whole number from 1 to ${LIMIT_MAX}`);
-  const after = read("after", parseCanonicalInt64, `one id ${INT64_RANGE}`);
-  if (faults.length > 0) throw new PlantStoreError("invalid_query", faults.join("; "));
-  return { limit, after };
+  const valid = Object.values(parsed).filter((value) => value !== undefined);
+  if (valid.length === query.size) return parsed; // so each parameter is one of these, and is there once
+  const expected = `one limit from 1 to ${LIMIT_MAX} and one id ${INT64_RANGE} as after, or neither`;
+  throw new PlantStoreError(
+    "invalid_query",
+    `query: expected ${expected}, got ${quote(`${query}`)}`,
+  );
 }
 
 function parseLimit(text: string): number | undefined {
   const limit = Number(text);
   return /^[1-9][0-9]{0,3}$/.test(text) && limit <= LIMIT_MAX ? limit : undefined;
-}
-
-/** Whether the client asks for a stream, and could notice that it was cut. */
-function wantsStream({ headers: { accept = "" }, httpVersion }: IncomingMessage): boolean {
-  return httpVersion !== "1.0" && accept.toLowerCase().includes(NDJSON);
 }

@@ -1,58 +1,55 @@
 /**
- * Our own HTTP server around the listener: its limits, where it listens, its certificate, its start and its
- * orderly end.
+ * Our own HTTP server around the listener: its limits, its address, its certificate, its start and its orderly
+ * end.
  *
- * Invariants. Every failure that can still be written has the Error body, including the faults that Node's
- * parser raises (see http/connections). A certificate and a key that do not match are refused before
- * anything changes, and open connections keep the certificate they began with.
+ * Invariants. Every failure that can still be written has the Error body, including what Node's parser reports
+ * (see http/connections). A certificate and a key that do not match are refused before anything changes, and open
+ * connections keep the certificate they began with.
  */
 import { constants, createPrivateKey, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import http, { type Server } from "node:http";
 import https from "node:https";
-import type { AddressInfo, Socket } from "node:net";
+import type { AddressInfo } from "node:net";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { createSecureContext } from "node:tls";
 import { getHeapStatistics } from "node:v8";
 import { publishWarning } from "../core/channels.ts";
-import {
-  assertNumber,
-  checkBasePath,
-  DEFAULT_HOST,
-  NUMBER_OPTIONS,
-  type Numbers,
-  readNumber,
-} from "../core/options.ts";
+import { assertNumbers, checkBasePath, DEFAULT_HOST, NUMBER_OPTIONS } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import { totalMemory } from "../memory.ts";
-import { Budget, Lease, NO_TOKEN } from "./body.ts";
-import { CONNECTION_CHECK_MS, Connections, DRAIN_LOOK_MS } from "./connections.ts";
-import { NODE_HEADERS_MAX } from "./head.ts";
+import { Connections, SWEEP_MS } from "./connections.ts";
+import { HEADERS_MAX } from "./head.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
-import { serverSettings, socketUnder } from "./node-internals.ts";
 
 export interface ServerOptions extends ListenerOptions, ListenOptions {
   /** Serve HTTPS, TLS 1.2 or later, with this certificate. Default: plain HTTP. */
   readonly tls?: TlsOptions | undefined;
-  /** Request line and headers together; beyond it 431. Default: 16 KiB. */
+  /** Request line and headers together; longer ones get 431. Default: 16 KiB. */
   readonly headerBytesMax?: number | undefined;
-  /** To receive all headers; beyond it 408. Default: 10,000; never more than `requestTimeoutMs`. */
+  /** The time to send all headers; then 408. Default: 10,000; never more than `requestTimeoutMs`. */
   readonly headerTimeoutMs?: number | undefined;
-  /** To receive a whole request; beyond it 408. Default: 30,000. */
+  /** The time to send a whole request; then 408. Default: 30,000. */
   readonly requestTimeoutMs?: number | undefined;
   /**
-   * An idle connection is closed after this and up to 3 s more. Default: 75,000, so that a load
-   * balancer, after 60 s, closes first.
+   * An idle connection is closed after this and up to 2 s more. Default: 75,000, so that a load balancer closes
+   * first, after 60 s.
    */
   readonly keepAliveTimeoutMs?: number | undefined;
   /**
-   * Connections that are open at once. For one more an old one is closed: while more than half have shown
-   * no good token, the oldest of those; else the oldest beyond the share of its token, which keeps no
-   * more than stay free. Default: the smaller of what the limit of open files leaves, and of what half of the heap
-   * (of the memory, if that is less) holds at 48 KiB each; with TLS at 116 KiB, and at 250 KiB during the handshake.
+   * Connections that are open at once. If one more comes, the client with the most loses its oldest; all without
+   * a good token are one client. Default: what the limit of open files and half of the memory or heap allow, at
+   * 48 KiB each, or 250 KiB with TLS.
    */
   readonly connectionsMax?: number | undefined;
+}
+
+export interface ListenOptions {
+  /** Default: 127.0.0.1. */
+  readonly host?: string | undefined;
+  /** Default: 8080; 0 picks a free one. */
+  readonly port?: number | undefined;
 }
 
 export class PlantServer {
@@ -65,22 +62,31 @@ export class PlantServer {
   private constructor(server: Server, connections: Connections, options: ServerOptions) {
     this.#server = server;
     this.#connections = connections;
-    const scheme = options.tls === undefined ? "http" : "https";
-    this.url = `${scheme}://${addressOf(server)}${checkBasePath(options.basePath ?? "")}`;
+    const { address, port } = server.address() as AddressInfo;
+    const origin = `${options.tls ? "https" : "http"}://${formatHostPort(address, port)}`;
+    this.url = origin + checkBasePath(options.basePath ?? "");
   }
 
   /**
    * Starts to serve. The caller closes the store.
    *
-   * @throws the system's error if the server cannot listen at the address (`code` `EADDRINUSE`,
-   * `EACCES`, …); RangeError for an option out of its range
-   * (`NUMBER_OPTIONS`); Error if certificate and key do not belong together.
+   * @throws the system's error if the server cannot listen at the address (`code` `EADDRINUSE`, `EACCES`, …);
+   * TypeError or RangeError for an option that is not possible (`NUMBER_OPTIONS`); Error if certificate and key
+   * do not belong together.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
     const listener = new Listener(options);
-    const connections = new Connections(listener, options);
-    const server = createServer(options, connections, listener);
-    await listen(server, options);
+    const { tls, host = DEFAULT_HOST, port = NUMBER_OPTIONS.port.default } = options;
+    const { connectionsMax = defaultConnectionsMax(tls !== undefined) } = options;
+    const { keepAliveTimeoutMs = NUMBER_OPTIONS.keepAliveTimeoutMs.default } = options;
+    const connections = new Connections(listener, connectionsMax, keepAliveTimeoutMs);
+    const settings = settingsOf(options);
+    const server = tls ? createTlsServer(settings, tls) : http.createServer(settings);
+    server.maxHeadersCount = HEADERS_MAX + 1; // Node drops further ones silently
+    connections.attach(server);
+    server.listen({ host, port, backlog: BACKLOG });
+    await once(server, "listening");
+    server.on("error", (error) => publishWarning("Cannot accept a connection", error));
     return new PlantServer(server, connections, options);
   }
 
@@ -99,15 +105,15 @@ export class PlantServer {
   }
 
   /**
-   * Drains: answers the requests in flight, closes every connection, stops accepting. Connections
-   * that are still open at the deadline are cut. A second call changes nothing.
+   * Drains: responds to the requests in flight, closes every connection, stops accepting. Connections that are
+   * still open at the deadline are cut. A second call changes nothing.
    *
    * @param drainTimeoutMs the deadline, by default 10,000; 0 cuts at once.
    * @throws RangeError if it is no valid time (`NUMBER_OPTIONS`).
    */
-  async close(drainTimeoutMs?: number): Promise<void> {
-    const timeoutMs = readNumber({ drainTimeoutMs }, "drainTimeoutMs");
-    this.#closing ??= this.#drain(timeoutMs);
+  async close(drainTimeoutMs: number = NUMBER_OPTIONS.drainTimeoutMs.default): Promise<void> {
+    assertNumbers({ drainTimeoutMs });
+    this.#closing ??= this.#drain(drainTimeoutMs);
     return this.#closing;
   }
 
@@ -118,220 +124,68 @@ export class PlantServer {
 
   async #drain(drainTimeoutMs: number): Promise<void> {
     this.#connections.drain();
-    const graceMs = Math.min(DRAIN_LOOK_MS, drainTimeoutMs);
-    await sleep(graceMs);
-    await this.#acceptWaiting();
-    for (const socket of this.#connections.handshakes) socket.destroy();
+    const graceMs = Math.min(DRAIN_GRACE_MS, drainTimeoutMs);
+    await sleep(graceMs); // what was sent by now is read
     const closed = new Promise((resolve) => this.#server.close(resolve));
-    const deadline = setTimeout(() => this.#connections.cutAll(), drainTimeoutMs - graceMs);
+    this.#connections.closeIdle();
+    const closing = setInterval(() => this.#connections.closeIdle(), DRAIN_GRACE_MS);
+    const cutting = setTimeout(() => this.#connections.closeAll(), drainTimeoutMs - graceMs);
     await closed;
-    clearTimeout(deadline);
+    clearInterval(closing);
+    clearTimeout(cutting);
     await turn(); // requests that were cut are published
   }
-
-  /**
-   * Connections that wait to be accepted are reset when the server stops listening. Takes at least a
-   * turn: Node's close cuts idle connections, so what they have sent by now is read first.
-   */
-  async #acceptWaiting(): Promise<void> {
-    let accepted = 0;
-    this.#server.on("connection", () => accepted++);
-    for (let turns = 1; turns <= ACCEPT_TURNS_MAX; turns++) {
-      const before = accepted;
-      await turn();
-      if (accepted === before) return;
-    }
-  }
 }
 
-/** Clients that connect without a pause must not keep a server from closing. */
-const ACCEPT_TURNS_MAX = 100;
-
-/** @throws as `PlantServer.start`. */
-function createServer(
-  options: Numbers & Pick<ServerOptions, "tls">,
-  connections: Connections,
-  listener: Listener,
-): Server {
-  const { tls } = options;
-  const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
-  const settings = {
-    ...serverSettings(readNumber(options, "keepAliveTimeoutMs")),
-    maxHeaderSize: readNumber(options, "headerBytesMax"),
-    headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
-    requestTimeout: requestTimeoutMs,
-    connectionsCheckingInterval: CONNECTION_CHECK_MS,
-    // NODE_OPTIONS=--insecure-http-parser would let one request be read as two.
-    insecureHTTPParser: false,
-    // Node's own refusal has no body, and it accepts two Host headers.
-    requireHostHeader: false,
-  };
-  const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
-  if (tls !== undefined) watchHandshakes(server, connections.handshakes);
-  limitConnections(server, options, connections.handshakes, listener);
-  server.maxHeadersCount = NODE_HEADERS_MAX;
-  server.on("listening", () => {
-    server.on("error", (error) => publishWarning("Cannot accept a connection", error));
-  });
-  connections.attach(server);
-  return server;
-}
-
-export interface ListenOptions {
-  /** Default: 127.0.0.1. */
-  readonly host?: string | undefined;
-  /** Default: 8080; 0 picks a free one. */
-  readonly port?: number | undefined;
-}
-
+const DRAIN_GRACE_MS = 100;
 /**
  * Connections that wait to be accepted, as many as Linux permits by default (net.core.somaxconn).
  * With Node's own 511, the rest of a thousand that arrive at once wait a second for their next try.
  */
 const BACKLOG = 4096;
 
-/**
- * @throws the system's error if the server cannot listen there; RangeError for a port out of its range.
- */
-async function listen(server: Server, options: ListenOptions): Promise<void> {
-  const { host = DEFAULT_HOST } = options;
-  const port = readNumber(options, "port");
-  server.listen({ host, port, backlog: BACKLOG });
-  await once(server, "listening");
+function settingsOf({
+  headerBytesMax = NUMBER_OPTIONS.headerBytesMax.default,
+  headerTimeoutMs = NUMBER_OPTIONS.headerTimeoutMs.default,
+  requestTimeoutMs = NUMBER_OPTIONS.requestTimeoutMs.default,
+}: ServerOptions): http.ServerOptions {
+  return {
+    maxHeaderSize: headerBytesMax,
+    headersTimeout: Math.min(headerTimeoutMs, requestTimeoutMs),
+    requestTimeout: requestTimeoutMs,
+    connectionsCheckingInterval: SWEEP_MS,
+    // http/connections closes idle connections: a timer of Node's for each request takes 15 % of a create.
+    keepAliveTimeout: 0,
+    insecureHTTPParser: false, // NODE_OPTIONS could let one request be read as two
+    requireHostHeader: false, // Node's own refusal has no body
+    joinDuplicateHeaders: true,
+  };
 }
 
-/** Of a server that listens: `127.0.0.1:8080`, `[::1]:8080`. */
-function addressOf(server: Server): string {
-  const { address, port } = server.address() as AddressInfo;
-  return formatHostPort(address, port);
-}
-
-/** Memory of a connection at worst, without the head of a request (measured). */
-const CONNECTION_BYTES = 32 * 1024;
-/** What TLS adds (measured). */
-const TLS_BYTES = 68 * 1024;
-/** What an unfinished handshake adds to that: OpenSSL collects a hello of up to 128 KiB (measured). */
-const HANDSHAKE_BYTES = 134 * 1024;
+/** Memory of a connection at worst (measured); with TLS during its handshake. */
+const CONNECTION_BYTES = { plain: 48 * 1024, tls: 250 * 1024 };
 /** Descriptors for the log, the 100 connections of the admin listener, and Node itself. */
 const RESERVED_FILES = 160;
-/** How often closed connections are warned about. */
-const DROP_WARNING_MS = 60_000;
-
-/**
- * How many connections a process can hold: with the rest of its descriptors, at least half of them,
- * and in half of its heap.
- *
- * @param files that the process may have open.
- * @param eachBytes memory of a connection at worst.
- * @internal
- */
-export function connectionsThatFit(files: number, heapBytes: number, eachBytes: number): number {
-  const byFiles = files - Math.min(RESERVED_FILES, Math.ceil(files / 2));
-  const byHeap = Math.floor(heapBytes / 2 / eachBytes);
-  return Math.max(1, Math.min(byFiles, byHeap, NUMBER_OPTIONS.connectionsMax.max));
-}
-
-/** How many files the process may have open; `undefined` if that is unlimited or unknown. */
-function readFilesMax(): number | undefined {
-  try {
-    const limits = readFileSync("/proc/self/limits", "latin1");
-    return Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1]) || undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 /** What is left for connections in a container that is smaller than the process. */
 const MEMORY_LEFT_MIN = 16 * 1024 * 1024;
-/** What a process has after its start (measured). */
-const START_BYTES = 64 * 1024 * 1024;
 
-function residentBytes(): number {
-  try {
-    return process.memoryUsage.rss();
-  } catch {
-    return START_BYTES; // there is no /proc
-  }
+function defaultConnectionsMax(isTls: boolean): number {
+  const left = Math.max(MEMORY_LEFT_MIN, totalMemory() - process.memoryUsage.rss());
+  const bytes = Math.min(getHeapStatistics().heap_size_limit, left) / 2;
+  const eachBytes = isTls ? CONNECTION_BYTES.tls : CONNECTION_BYTES.plain;
+  const files = readFilesMax();
+  const byFiles = files - Math.min(RESERVED_FILES, Math.ceil(files / 2));
+  return Math.max(1, Math.min(byFiles, Math.floor(bytes / eachBytes)));
 }
 
-/**
- * Limits how many connections a server has open, TLS handshakes included, so that no client takes all.
- * For a new one makes room: if more than half show no good token, the oldest of those, because a good client
- * shows its token at once; else the oldest that its token may not keep, by the rule of http/body; else
- * the oldest without a token.
- *
- * @param handshakes what `watchHandshakes` keeps.
- * @throws RangeError for a number out of its range.
- */
-function limitConnections(
-  server: Server,
-  options: Numbers,
-  handshakes: Set<Socket>,
-  listener: Listener,
-): void {
-  const tlsBytes = server instanceof https.Server ? TLS_BYTES : 0;
-  const eachBytes = CONNECTION_BYTES + readNumber(options, "headerBytesMax") + tlsBytes;
-  const bytesLeft = Math.max(MEMORY_LEFT_MIN, totalMemory() - residentBytes());
-  const heapBytes = Math.min(getHeapStatistics().heap_size_limit, bytesLeft);
-  const files = readFilesMax() ?? Number.POSITIVE_INFINITY;
-  const { connectionsMax = connectionsThatFit(files, heapBytes, eachBytes) } = options;
-  assertNumber("connectionsMax", connectionsMax);
-  const bytesMax = Math.max(heapBytes / 2, connectionsMax * eachBytes);
-  /** From accepted sockets to those of their requests (TLS has its own), oldest first; some may show a token. */
-  const unchecked = new Map<Socket, Socket>();
-  /** Those that showed a token, oldest first, while nobody needs to know whether it may keep them. */
-  const known = new Map<Socket, Lease>();
-  const kept = new Map<Socket, Lease>();
-  const places = new Budget(connectionsMax);
-  const hasRoom = () => {
-    const open = unchecked.size + known.size + kept.size;
-    const bytes = open * eachBytes + handshakes.size * HANDSHAKE_BYTES;
-    return open <= connectionsMax && bytes <= bytesMax;
-  };
-  let dropped = 0;
-  let warnedAt = Number.NEGATIVE_INFINITY;
-  const drop = (socket: Socket) => {
-    handshakes.delete(socket);
-    socket.destroy();
-    dropped++;
-    if (performance.now() - warnedAt < DROP_WARNING_MS) return;
-    warnedAt = performance.now();
-    publishWarning(
-      `Closed connections at ${addressOf(server)} because there is room for ${connectionsMax} ` +
-        `(connectionsMax), those that never showed a good token first: ${dropped} so far; ` +
-        "find out who opens so many, or permit more open files and memory",
-    );
-  };
-  const makeRoom = () => {
-    for (const [oldest, ofRequests] of unchecked) {
-      const client = listener.senderOn(ofRequests);
-      const areMost = unchecked.size > connectionsMax / 2;
-      if (client === NO_TOKEN && !areMost) break;
-      unchecked.delete(oldest);
-      if (client === NO_TOKEN) return drop(oldest);
-      known.set(oldest, new Lease(places, client));
-    }
-    for (const [oldest, place] of known) {
-      known.delete(oldest);
-      if (!place.hold(1)) return drop(oldest);
-      kept.set(oldest, place);
-    }
-    const [oldest] = unchecked.keys();
-    unchecked.delete(oldest as Socket);
-    drop(oldest as Socket);
-  };
-  server.on("connection", (socket: Socket) => {
-    unchecked.set(socket, socket);
-    socket.once("close", () => {
-      kept.get(socket)?.hold(0);
-      for (const sockets of [unchecked, known, kept]) sockets.delete(socket);
-    });
-    while (!hasRoom()) makeRoom();
-  });
-  server.on("secureConnection", (socket: Socket) => {
-    const under = socketUnder(socket) as Socket;
-    if (unchecked.has(under)) unchecked.set(under, socket); // in its old place
-  });
+/** How many files the process may have open. */
+function readFilesMax(): number {
+  try {
+    const limits = readFileSync("/proc/self/limits", "latin1");
+    return Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1]) || Number.POSITIVE_INFINITY;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
 }
 
 /** A certificate and its private key, both as PEM. */
@@ -353,8 +207,8 @@ const CIPHERS =
 /** It holds the memory of its hello. */
 const HANDSHAKE_MS_MAX = 10_000;
 
-/** @throws Error if certificate and key do not match. @internal */
-export function createTlsServer(settings: http.ServerOptions, tls: TlsOptions): Server {
+/** @throws Error if certificate and key do not match. */
+function createTlsServer(settings: http.ServerOptions, tls: TlsOptions): Server {
   return https.createServer({
     ...settings,
     ...secureContextOf(tls),
@@ -363,7 +217,7 @@ export function createTlsServer(settings: http.ServerOptions, tls: TlsOptions): 
   } as https.ServerOptions);
 }
 
-/** @throws Error as `createTlsServer`. */
+/** @throws Error if certificate and key do not match. */
 function secureContextOf({ cert, key }: TlsOptions) {
   // Older versions of the protocol are broken (RFC 8996), and a second handshake would hold memory.
   const secureOptions = constants.SSL_OP_NO_RENEGOTIATION;
@@ -379,34 +233,4 @@ function secureContextOf({ cert, key }: TlsOptions) {
     throw new Error(`Cannot use the certificate and its key: ${reason}`, { cause });
   }
   return context;
-}
-
-/** A client may ask for new keys instead of sending requests; each time costs as much as a small request. */
-const KEY_UPDATES_MAX = 16;
-
-/** Closes a connection whose client changes its keys that often. */
-function limitKeyUpdates(): (line: Buffer, socket: Socket) => void {
-  const updates = new WeakMap<Socket, number>();
-  return (line, socket) => {
-    if (!line.includes("CLIENT_TRAFFIC_SECRET_N")) return; // those of the handshake end with a 0
-    const count = (updates.get(socket) ?? 0) + 1;
-    updates.set(socket, count);
-    if (count >= KEY_UPDATES_MAX) socket.destroy();
-  };
-}
-
-/** Keeps the set of connections that are still shaking hands, which the HTTP server does not know. @internal */
-export function watchHandshakes(server: Server, sockets: Set<Socket>): void {
-  server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
-  });
-  server.on("secureConnection", (socket: Socket) => {
-    const under = socketUnder(socket);
-    if (under === undefined)
-      sockets.clear(); // it is not known which
-    else sockets.delete(under);
-  });
-  server.on("keylog", limitKeyUpdates());
-  server.on("tlsClientError", (_error, socket: Socket) => void socket.destroy());
 }

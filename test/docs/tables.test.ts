@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { STATES } from "../../src/admin/status.ts";
-import { FAILURES } from "../../src/http/answer.ts";
+import { ERRORS, statusOf } from "../../src/core/errors.ts";
 import { runCli } from "../support/cli.ts";
 import { readPage, rowsOf, wordsIn } from "../support/docs.ts";
 import { ROOT } from "../support/package.ts";
@@ -30,7 +30,7 @@ test("the table of errors has every number, with its status and code", () => {
   const documented = rowsOf(API, "error").map(({ error, status, code = "" }) => {
     return [Number(error), Number(status), wordsIn(code)[0]];
   });
-  const known = Object.entries(FAILURES).map(([code, { status, error }]) => [error, status, code]);
+  const known = Object.entries(ERRORS).map(([code, error]) => [error, statusOf(error), code]);
   assert.deepEqual(
     documented,
     known.sort(([a], [b]) => Number(a) - Number(b)),

@@ -4,7 +4,6 @@ import { once } from "node:events";
 import http, { type RequestListener } from "node:http";
 import net, { BlockList } from "node:net";
 import { type TestContext, test } from "node:test";
-import { peerOf } from "../../src/http/request-message.ts";
 import {
   createRequestListener,
   type PlantService,
@@ -12,7 +11,7 @@ import {
   type TrustedProxies,
 } from "../../src/index.ts";
 import { startService } from "../support/service.ts";
-import { collectMessages, collectWarnings, until } from "../support/watch.ts";
+import { collectMessages, until } from "../support/watch.ts";
 
 type Header = readonly [name: string, value: string];
 
@@ -97,10 +96,6 @@ test("a peer that resets its connection after a request does not count as a prox
   assert.equal(messages[0]?.client, undefined);
 });
 
-test("the interface over which a peer on the same link came is left out (fake socket)", () => {
-  assert.equal(peerOf({ remoteAddress: "fe80::1%eth0" } as net.Socket), "fe80::1");
-});
-
 test("a request that is refused for its framing has a client, and so have bytes that are no request", async (t) => {
   const service = await startService(t, { trustedProxies: ourProxies() });
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
@@ -116,16 +111,4 @@ test("a request that is refused for its framing has a client, and so have bytes 
     messages.map(({ client }) => client),
     ["192.0.2.1", "127.0.0.1"],
   );
-});
-
-test("with a list of proxies that throws, the client is the peer, and there is a warning", async (t) => {
-  const warnings = collectWarnings(t);
-  const broken = {
-    check: () => {
-      throw new Error("broken");
-    },
-  };
-  const client = await clientSeenAt(t, HERE, listen(broken), [[LIST, "192.0.2.1"]]);
-  assert.equal(client, "127.0.0.1");
-  assert.equal(warnings.length, 1);
 });

@@ -13,17 +13,6 @@ import { until } from "../support/watch.ts";
 const GOOD = { body: plantBody(1) };
 const SECOND = { body: plantBody(2) };
 
-test("a drain cuts at its deadline also a request that is followed by CONNECT (fake create)", async (t) => {
-  const service = await startService(t);
-  const create = t.mock.method(service.store, "create", () => new Promise(() => {}));
-  const client = await Client.connect(service.port);
-  const requests = [GOOD, { method: "CONNECT" }].map((request) => encodeRequest(service, request));
-  await client.send(Buffer.concat(requests));
-  await until("it is in flight", () => create.mock.callCount() === 1);
-  await service.server.close(0);
-  await until("the connection is gone", () => client.isGone);
-});
-
 test("a drain answers requests in flight with Connection: close, and stops", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port);

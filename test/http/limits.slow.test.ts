@@ -1,7 +1,7 @@
 /** Limits of time and memory that take a while to reach. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { Connections } from "../../src/http/connections.ts";
+import type { RequestMessage } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
   assertError,
@@ -17,7 +17,7 @@ import {
   type ServiceOptions,
   startService,
 } from "../support/service.ts";
-import { until } from "../support/watch.ts";
+import { collectMessages, until } from "../support/watch.ts";
 
 const GOOD = { body: plantBody(1) };
 const SECOND = { body: plantBody(2) };
@@ -42,11 +42,11 @@ function startImpatient(t: TestContext): Promise<Service> {
 
 test("a request that was answered 408 is not carried out when its rest arrives", async (t) => {
   const { service, release } = await startHeld(t, LIMITS);
-  const refuse = t.mock.method(Connections.prototype, "refuse");
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   const client = await Client.connect(service.port);
   const second = encodeRequest(service, SECOND);
   await client.send(Buffer.concat([encodeRequest(service, GOOD), second.subarray(0, 30)]));
-  await until("its time has run out", () => refuse.mock.callCount() > 0);
+  await until("its time has run out", () => messages.some(({ status }) => status === 408));
   await client.send(second.subarray(30));
   const other = await Client.connect(service.port);
   await other.send(encodeRequest(service, { method: "GET", target: "/nowhere" }));

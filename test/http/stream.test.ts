@@ -17,7 +17,8 @@ async function readStream(between: () => void, isCurrent: () => boolean): Promis
       yield Buffer.from(line(2));
     },
   };
-  const tokens = { verify: () => ({ name: "a", scopes: ["read"] as const }), isCurrent };
+  const reader = { name: "a", scopes: ["read"] as const };
+  const tokens = { verify: () => (isCurrent() ? reader : undefined) };
   const server = await PlantServer.start({ port: 0, plants, tokens });
   try {
     return await (await fetch(`${server.url}/plants`, { headers: HEADERS })).text();

@@ -1,17 +1,14 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import type { IncomingMessage, ServerResponse } from "node:http";
-import net, { type AddressInfo, type Socket } from "node:net";
+import net from "node:net";
 import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
 import { promisify } from "node:util";
-import { createTlsServer, watchHandshakes } from "../../src/http/server.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { assertCommonHeaders, assertError, chunked, encodeRequest } from "../support/contract.ts";
 import { parseAnswers } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
-import { trickle } from "../support/trickle.ts";
 import { collectMessages, TIMEOUT, until } from "../support/watch.ts";
 
 /** So long that a test which waits for one of these limits fails by its own timeout. */
@@ -190,17 +187,6 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     });
   });
 
-  test("answers a request head that arrives in pieces while it drains", async (t) => {
-    const service = await startSecure(t, PATIENT);
-    const client = await service.connect();
-    const request = create(service, 1);
-    await client.send(request.subarray(0, 40));
-    const closed = service.server.close(600_000);
-    await trickle(t, client, request);
-    assert.equal((await client.next()).status, 200);
-    await closed;
-  });
-
   test("closes without waiting for idle, silent or half-open connections, or half a head", async (t) => {
     const service = await startSecure(t, PATIENT);
     const idle = await service.connect();
@@ -219,34 +205,6 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     for (const client of [idle, silent, half, last]) assert.deepEqual(await client.rest(), []);
     if (!shaking.closed) await once(shaking, "close");
   });
-});
-
-test("unfinished handshakes are closed and finished ones kept", {
-  ...NEEDS_OPENSSL,
-  ...TIMEOUT,
-}, async (t) => {
-  const server = createTlsServer({}, makeCertificate(t, "first"));
-  t.after(() => server.close());
-  server.on("request", (_: IncomingMessage, res: ServerResponse) => res.end("done"));
-  const handshakes = new Set<Socket>();
-  watchHandshakes(server, handshakes);
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  /** The server's end of a connection. Connections are opened one at a time, so the event belongs to this one. */
-  const connect = async (client: Socket, event: string): Promise<Socket> => {
-    t.after(() => client.destroy());
-    return (await once(server, event))[0];
-  };
-  const first = await connect(net.connect(port, "127.0.0.1"), "connection");
-  const second = await connect(net.connect(port, "127.0.0.1"), "connection");
-  const client = tls.connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
-  await connect(client, "secureConnection");
-
-  for (const socket of handshakes) socket.destroy();
-  assert.deepEqual([first.destroyed, second.destroyed], [true, true]);
-  client.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-  assert.match(String((await once(client, "data"))[0]), /^HTTP\/1\.1 200 /);
 });
 
 describe("replaceCertificate()", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {

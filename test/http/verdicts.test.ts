@@ -1,4 +1,4 @@
-/** What a connection remembers about an accepted token, and for how long. */
+/** When a token is verified, and verdicts that come late. */
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { describe, type TestContext, test } from "node:test";
@@ -10,133 +10,71 @@ import {
   type Verdict,
 } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
-import { encodeRequest, type RequestParts } from "../support/contract.ts";
+import { chunked, encodeRequest, resultOf } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
-import type { RawAnswer } from "../support/raw.ts";
+import { usedBytes } from "../support/memory.ts";
 import { serve } from "../support/serve.ts";
 import { openStore } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 
-const VERIFIED = { name: "test", scopes: ["write", "read"] as const };
+const CALLER = { name: "test", scopes: ["write", "read"] as const };
+const BODY = '{"id":1,"name":"x"}';
 
-/** A token check that records its calls, and whose verdicts a test can revoke. */
-class Verifier implements TokenVerifier {
-  readonly asked: string[] = [];
-  readonly good = new Set(["good", "other"]);
-
-  verify(token: string) {
-    this.asked.push(token);
-    return this.good.has(token) ? VERIFIED : undefined;
-  }
-}
-
-class RememberedVerifier extends Verifier {
-  isGoodStill = true;
-
-  isCurrent(): boolean {
-    return this.isGoodStill;
-  }
-}
-
-/** One connection to a server with this token check. */
+/** A server with this token check, and one connection to it. */
 async function connect(t: TestContext, tokens: TokenVerifier) {
   const plants = await openStore(t, makeFolder(t));
   const server = await PlantServer.start({ port: 0, plants, tokens });
   t.after(() => server.close(0));
   const port = Number(new URL(server.url).port);
-  const client = await Client.connect(port);
-  t.after(() => client.destroy());
-  let id = 0;
-  const create = async (token: string, parts: RequestParts = {}): Promise<RawAnswer> => {
-    const body = `{"id":${++id},"name":"x"}`;
-    await client.send(encodeRequest({ token }, { body, ...parts }));
-    return client.next();
+  const open = async () => {
+    const client = await Client.connect(port);
+    t.after(() => client.destroy());
+    return client;
   };
-  return { client, create, plants, port, server };
+  return { client: await open(), open, plants, server };
 }
 
-test("a token is verified once a connection while its verdict is current", async (t) => {
-  const tokens = new RememberedVerifier();
-  const { create } = await connect(t, tokens);
-  for (let time = 0; time < 3; time++) assert.equal((await create("good")).status, 200);
-  assert.deepEqual(tokens.asked, ["good"]);
-});
+const create = (token: string, id: number, name = "x") =>
+  encodeRequest({ token }, { body: `{"id":${id},"name":"${name}"}` });
 
-test("a token whose verdict is no longer current is verified again with the next request", async (t) => {
-  const tokens = new RememberedVerifier();
-  const { create } = await connect(t, tokens);
-  assert.equal((await create("good")).status, 200);
-  tokens.isGoodStill = false;
-  tokens.good.delete("good");
-  assert.equal((await create("good")).status, 401);
-  assert.deepEqual(tokens.asked, ["good", "good"]);
-});
-
-test("a connection that sent a valid token must still send a valid one", async (t) => {
-  const tokens = new RememberedVerifier();
-  const { create } = await connect(t, tokens);
-  assert.equal((await create("good")).status, 200);
-  for (const other of ["gooe", "goo", "goodd", "Good", "other"]) {
-    assert.equal((await create(other)).status, other === "other" ? 200 : 401, other);
+test("a token is verified with every request", async (t) => {
+  const asked: string[] = [];
+  const verify = (token: string) => {
+    asked.push(token);
+    return token === "good" ? CALLER : undefined;
+  };
+  const { client } = await connect(t, { verify });
+  const results: number[] = [];
+  for (const token of ["good", "good", "goodd", "Good", "good"]) {
+    await client.send(create(token, 1));
+    results.push(resultOf(await client.next()));
   }
-  assert.equal((await create("good", { headers: { Authorization: undefined } })).status, 401);
-  assert.equal((await create("good")).status, 200);
+  assert.deepEqual(results, [200, 200, 40102, 40102, 200]);
+  assert.deepEqual(asked, ["good", "good", "goodd", "Good", "good"]);
 });
 
-test("a verifier without isCurrent is asked with every request", async (t) => {
-  const tokens = new Verifier();
-  const { create } = await connect(t, tokens);
-  for (let time = 0; time < 3; time++) assert.equal((await create("good")).status, 200);
-  assert.deepEqual(tokens.asked, ["good", "good", "good"]);
-});
+const UNREADABLE = new PlantStoreError("tokens_unreadable", "cannot poll");
 
-test("two listeners on one connection do not share verdicts", async (t) => {
-  const plants = await openStore(t, makeFolder(t));
-  const strict = new RememberedVerifier();
-  strict.good.clear();
-  const open = createRequestListener({ plants, tokens: new RememberedVerifier() });
-  const closed = createRequestListener({ plants, tokens: strict });
-  const { port } = await serve(t, (req, res) => {
-    if (req.headers["x-listener"] === "closed") closed(req, res);
-    else open(req, res);
-  });
-  const client = await Client.connect(port);
-  t.after(() => client.destroy());
-  const create = async (listener: string) => {
-    const headers = { "X-Listener": listener };
-    const body = '{"id":1,"name":"x"}';
-    await client.send(encodeRequest({ token: "good" }, { headers, body }));
-    return (await client.next()).status;
-  };
-  assert.equal(await create("open"), 200);
-  assert.equal(await create("closed"), 401);
-});
-
-/** Verdicts that come after the body, or a part of it, has arrived. */
-const LATE: readonly [says: string, verify: TokenVerifier["verify"]][] = [
-  ["a promise", (token) => later(() => (token === "good" ? VERIFIED : undefined))],
-  [
-    "another library's promise",
-    // biome-ignore lint/suspicious/noThenProperty: a foreign thenable is what is tested
-    () => ({ then: (tell: (v: unknown) => void) => setImmediate(tell, VERIFIED) }) as never,
-  ],
-];
-
-function later<T>(make: () => T): Promise<T> {
-  return new Promise((resolve) => setImmediate(() => setImmediate(() => resolve(make()))));
-}
-
-for (const [says, verify] of LATE) {
-  test(`a verdict may be ${says}, and a body that arrived earlier is read`, async (t) => {
-    const { client, create, plants } = await connect(t, { verify });
-    const name = "x".repeat(100_000);
-    assert.equal((await create("good", { body: `{"id":1,"name":"${name}"}` })).status, 200);
-    assert.equal((await plants.get(1n))?.name, name);
-    const whole = encodeRequest({ token: "good" }, { body: '{"id":2,"name":"two"}' });
-    await client.send(whole.subarray(0, -10), whole.subarray(-10));
-    assert.equal((await client.next()).status, 200);
-    assert.equal((await create("good", { body: "" })).status, 400);
-    assert.equal((await create("good", { body: '{"id":3,"name":"three"}' })).status, 200);
+for (const [says, second, result] of [
+  ["is still good", CALLER, 200],
+  ["is still good, which takes a moment", Promise.resolve(CALLER), 200],
+  ["was revoked meanwhile", undefined, 40102],
+  ["cannot be verified", UNREADABLE, 50306],
+] as const) {
+  test(`a create whose body comes late and whose token ${says} gets ${result}`, async (t) => {
+    let asked = 0;
+    const verify = (): Verdict | Promise<Verdict> => {
+      if (asked++ === 0) return CALLER;
+      if (second instanceof Error) throw second;
+      return second;
+    };
+    const { client, plants } = await connect(t, { verify });
+    const whole = encodeRequest({ token: "good" }, { body: BODY });
+    await client.send(whole.subarray(0, -5));
+    await until("the head was read", () => asked === 1);
+    await client.send(whole.subarray(-5));
+    assert.equal(resultOf(await client.next()), result);
+    assert.equal((await plants.get(1n))?.name, result === 200 ? "x" : undefined);
   });
 }
 
@@ -146,48 +84,106 @@ class WaitingVerifier implements TokenVerifier {
 
   verify(token: string): Promise<Verdict> {
     return new Promise((resolve) => {
-      this.waiting.push(() => resolve(token === "good" ? VERIFIED : undefined));
+      this.waiting.push(() => resolve(token === "good" ? CALLER : undefined));
     });
   }
 
-  look(): void {
+  release(): void {
     for (const resolve of this.waiting.splice(0)) resolve();
   }
 }
 
-const get = (token: string) => encodeRequest({ token }, { method: "GET" });
-
-describe("while a verdict waits", () => {
-  test("pipelined requests are answered in their order", async (t) => {
+describe("while a token is verified", () => {
+  test("pipelined requests wait, and get their responses in order", async (t) => {
     const tokens = new WaitingVerifier();
     const { client } = await connect(t, tokens);
-    await client.send(Buffer.concat([get("good"), get("good")]));
+    const get = encodeRequest({ token: "good" }, { method: "GET", target: "/plants/1" });
+    await client.send(Buffer.concat([get, create("bad", 1)]));
     await until("both wait", () => tokens.waiting.length === 2);
     assert.equal(client.text, "");
-    tokens.look();
-    for (let answers = 0; answers < 2; answers++) assert.equal((await client.next()).status, 200);
+    tokens.release();
+    assert.equal(resultOf(await client.next()), 40402);
+    assert.equal(resultOf(await client.next()), 40102);
+  });
+
+  /** A create in chunks of one byte. */
+  const inBytes = (token: string, body: string) =>
+    encodeRequest(
+      { token },
+      { headers: { "Transfer-Encoding": "chunked" }, body: chunked(...body) },
+    );
+
+  test("a body takes no more memory than its length", async (t) => {
+    const tokens = new WaitingVerifier();
+    const { open } = await connect(t, tokens);
+    const request = inBytes("bad", "x".repeat(8000));
+    const before = usedBytes();
+    const clients: Client[] = [];
+    for (let count = 0; count < 50; count++) {
+      clients.push(await open());
+      await clients.at(-1)?.send(request);
+    }
+    await until("all have arrived", () => tokens.waiting.length === clients.length);
+    await new Promise(setImmediate);
+    const each = (usedBytes() - before) / clients.length;
+    assert.ok(each < 500_000, `${each} bytes`);
+    tokens.release();
+    for (const client of clients) assert.equal(resultOf(await client.next()), 40102);
+  });
+
+  test("a body arrives whole, however it is cut", async (t) => {
+    const tokens = new WaitingVerifier();
+    const { open, plants } = await connect(t, tokens);
+    const long = "y".repeat(300_000);
+    const cases: readonly [first: Buffer, rest: Buffer, result: number][] = [
+      [inBytes("good", BODY), Buffer.alloc(0), 200],
+      [create("good", 2).subarray(0, -5), create("good", 2).subarray(-5), 200],
+      [
+        create("good", 3, long).subarray(0, 100_000),
+        create("good", 3, long).subarray(100_000),
+        200,
+      ],
+      [create("bad", 4), Buffer.alloc(0), 40102],
+      [create("bad", 5).subarray(0, -5), create("bad", 5).subarray(-5), 40102],
+    ];
+    for (const [first, rest, result] of cases) {
+      const client = await open();
+      await client.send(first);
+      await until("it waits", () => tokens.waiting.length === 1);
+      await new Promise(setImmediate);
+      tokens.release();
+      await client.send(rest);
+      // A late body is verified once more.
+      const answer = client.next();
+      while (client.text === "") {
+        await new Promise(setImmediate);
+        tokens.release();
+      }
+      assert.equal(resultOf(await answer), result);
+      if (first.includes("chunked")) continue;
+      await client.send(encodeRequest({ token: "bad" }, { method: "GET" }));
+      await until("the connection goes on", () => tokens.waiting.length === 1);
+      tokens.release();
+      assert.equal(resultOf(await client.next()), 40102);
+    }
+    assert.equal((await plants.get(3n))?.name, long);
   });
 
   test("and its client leaves, nothing is stored", async (t) => {
     const tokens = new WaitingVerifier();
-    const { port, plants } = await connect(t, tokens);
-    const naked = encodeRequest({ token: "" }, { headers: { Authorization: undefined } });
-    /** The server has read what was sent before, once it has answered this. */
-    const askMore = async () => {
-      const other = await Client.connect(port);
-      await other.send(naked);
-      assert.equal((await other.next()).status, 401);
-      other.destroy();
-    };
-    const whole = encodeRequest({ token: "good" }, { body: '{"id":1,"name":"gone"}' });
-    for (const bytes of [whole, whole.subarray(0, -5)]) {
-      const leaving = await Client.connect(port);
+    const { open, plants } = await connect(t, tokens);
+    for (const bytes of [create("good", 1), create("good", 1).subarray(0, -5)]) {
+      const leaving = await open();
       await leaving.send(bytes);
       await until("it waits", () => tokens.waiting.length === 1);
       leaving.reset();
-      await askMore();
-      tokens.look();
-      await askMore();
+      const other = await open();
+      const naked = encodeRequest({ token: "" }, { headers: { Authorization: undefined } });
+      await other.send(naked);
+      assert.equal(resultOf(await other.next()), 40101); // what was sent before was read
+      tokens.release();
+      await other.send(naked);
+      assert.equal(resultOf(await other.next()), 40101);
     }
     assert.equal(await plants.get(1n), undefined);
   });
@@ -195,105 +191,35 @@ describe("while a verdict waits", () => {
   test("a server that stops waits for it", async (t) => {
     const tokens = new WaitingVerifier();
     const { client, server } = await connect(t, tokens);
-    await client.send(encodeRequest({ token: "good" }, { body: '{"id":1,"name":"x"}' }));
+    await client.send(create("good", 1));
     await until("it waits", () => tokens.waiting.length === 1);
     const closed = server.close();
-    tokens.look();
+    tokens.release();
     const { status, headers } = await client.next();
     assert.deepEqual([status, headers.get("connection")], [200, "close"]);
     await closed;
   });
-});
 
-/** A token check whose earlier verdicts are only confirmed after a wait, which may end with any of these. */
-class OldVerifier extends Verifier {
-  isOld = false;
-  readonly waiting: ((isStill: boolean | PlantStoreError) => void)[] = [];
-
-  isCurrent(): boolean | Promise<boolean> {
-    if (!this.isOld) return true;
-    return new Promise((resolve, reject) => {
-      this.waiting.push((end) => (typeof end === "boolean" ? resolve(end) : reject(end)));
+  test("and other code responds, nothing is stored", async (t) => {
+    const tokens = new WaitingVerifier();
+    const plants = await openStore(t, makeFolder(t));
+    const listener = createRequestListener({ plants, tokens });
+    const responses: ServerResponse[] = [];
+    const { port } = await serve(t, (req, res) => {
+      responses.push(res);
+      listener(req, res);
     });
-  }
-}
-
-const UNREADABLE = new PlantStoreError("tokens_unreadable", "cannot look");
-
-for (const [end, status] of [
-  [true, 200],
-  [false, 401],
-  [UNREADABLE, 503],
-] as const) {
-  for (const [what, body, good] of [
-    ["create", '{"id":1,"name":"x"}', 200],
-    ["invalid create", '{"id":1,"name":8}', 400],
-  ] as const) {
-    const answered = end === true ? good : status;
-    test(`a verdict that became old before the body of the ${what} arrived is waited for: ${answered}`, async (t) => {
-      const tokens = new OldVerifier();
-      const { client, plants } = await connect(t, tokens);
-      const whole = encodeRequest({ token: "good" }, { body });
-      await client.send(whole.subarray(0, -5));
-      await until("the head was judged", () => tokens.asked.length === 1);
-      tokens.isOld = true;
-      await client.send(whole.subarray(-5));
-      await until("it waits", () => tokens.waiting.length === 1);
-      assert.equal(client.text, "");
-      tokens.waiting[0]?.(end);
-      assert.equal((await client.next()).status, answered);
-      assert.equal((await plants.get(1n))?.name, answered === 200 ? "x" : undefined);
-    });
-  }
-
-  for (const [what, target, accept] of [
-    ["plant", "/plants/1", "*/*"],
-    ["page", "/plants", "*/*"],
-    ["stream", "/plants", "application/x-ndjson"],
-  ] as const) {
-    test(`a verdict that became old while a ${what} was read is waited for: ${status}`, async (t) => {
-      const tokens = new OldVerifier();
-      const { client, plants } = await connect(t, tokens);
-      await plants.create({ id: 1n, name: "x" });
-      const headers = { Accept: accept };
-      await client.send(encodeRequest({ token: "good" }, { method: "GET", target, headers }));
-      tokens.isOld = true; // the head is judged by verify, and only the answer by isCurrent
-      await until("it waits", () => tokens.waiting.length > 0);
-      assert.equal(client.text, "");
-      tokens.isOld = false;
-      tokens.waiting[0]?.(end);
-      assert.equal((await client.next()).status, status);
-    });
-  }
-}
-
-test("nothing is stored if the request was answered while its verdict waits", async (t) => {
-  const tokens = new OldVerifier();
-  tokens.isOld = true;
-  const plants = await openStore(t, makeFolder(t));
-  const listener = createRequestListener({ plants, tokens });
-  const responses: ServerResponse[] = [];
-  const { port } = await serve(t, (req, res) => {
-    responses.push(res);
-    listener(req, res);
+    const client = await Client.connect(port);
+    t.after(() => client.destroy());
+    await client.send(create("good", 1));
+    await until("it waits", () => tokens.waiting.length === 1);
+    responses[0]?.writeHead(504, { "Content-Length": 0 }).end();
+    assert.equal((await client.next()).status, 504);
+    tokens.release();
+    await client.send(create("good", 2));
+    await until("it waits", () => tokens.waiting.length === 1);
+    tokens.release();
+    assert.equal(resultOf(await client.next()), 200);
+    assert.equal(await plants.get(1n), undefined);
   });
-  const client = await Client.connect(port);
-  t.after(() => client.destroy());
-  const send = (id: number) =>
-    client.send(encodeRequest({ token: "good" }, { body: `{"id":${id},"name":"x"}` }));
-  await send(1);
-  await until("it waits", () => tokens.waiting.length === 1);
-  responses[0]?.writeHead(504, { "Content-Length": 0 }).end();
-  assert.equal((await client.next()).status, 504);
-  tokens.waiting[0]?.(true);
-  tokens.isOld = false;
-  await send(2);
-  assert.equal((await client.next()).status, 200);
-  assert.deepEqual([await plants.get(1n), (await plants.get(2n))?.name], [undefined, "x"]);
-});
-
-test("an isCurrent that returns nothing refuses the token", async (t) => {
-  const tokens = { verify: () => VERIFIED, isCurrent: () => undefined as never };
-  const { create } = await connect(t, tokens);
-  assert.equal((await create("good")).status, 401);
 });

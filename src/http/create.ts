@@ -1,0 +1,176 @@
+/**
+ * The operation that creates: reads the body within its limits, and responds once the plant is durable.
+ *
+ * A request that was responded before its body was whole, or whose client has left, creates nothing.
+ */
+import { setImmediate as turn } from "node:timers/promises";
+import { PlantStoreError } from "../core/errors.ts";
+import { encodePlant, parseNewPlant } from "../core/plant.ts";
+import type { PlantService, TokenVerifier } from "../core/services.ts";
+import type { Exchange } from "./exchange.ts";
+import { checkBodyHeaders, invalidToken } from "./head.ts";
+
+/** A request and its response in Node, besides the body (measured). */
+const REQUEST_BYTES = 8 * 1024;
+/** A body, its text, and its record. */
+const COPIES = 3;
+/** Parsing a longer body may take 40 ms a MiB. */
+const LONG_BYTES = 64 * 1024;
+/** No client sends a plant in so many short pieces, and each takes a microsecond. */
+const SHORT_PIECES_MAX = 1024;
+const SHORT_BYTES = 64;
+
+export class Creates {
+  readonly #plants: PlantService;
+  readonly #tokens: TokenVerifier;
+  readonly #bodyBytesMax: number;
+  /** The end of the turn of the long body that came last. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(plants: PlantService, tokens: TokenVerifier, bodyBytesMax: number) {
+    this.#plants = plants;
+    this.#tokens = tokens;
+    this.#bodyBytesMax = bodyBytesMax;
+  }
+
+  /** Keeps what has arrived of a body while its token is verified. */
+  holdBody(exchange: Exchange): Body {
+    return new Body(exchange, this.#bodyBytesMax).hold();
+  }
+
+  /**
+   * @param sendContinue asks the client for the body, if it waits for that.
+   * @throws PlantStoreError for the head, in the turn of the call; rejects with later failures. Nothing is
+   * responded then.
+   */
+  create(exchange: Exchange, token: string, sendContinue?: () => void, held?: Body): Promise<void> {
+    checkBodyHeaders(exchange.req);
+    const reading = (held ?? new Body(exchange, this.#bodyBytesMax)).read();
+    sendContinue?.();
+    return this.#store(exchange, token, reading);
+  }
+
+  async #store(exchange: Exchange, token: string, reading: Promise<Buffer>): Promise<void> {
+    const { socket } = exchange.req;
+    const { bytesRead } = socket;
+    const bytes = await reading;
+    exchange.bodyBytes = bytes.length;
+    if (bytes.length > LONG_BYTES) {
+      this.#turn = this.#turn.then(() => turn());
+      await this.#turn;
+    }
+    const isLate = socket.bytesRead !== bytesRead;
+    if (isLate && !(await this.#tokens.verify(token))) throw invalidToken();
+    if (exchange.isResponded || exchange.isOver) return;
+    if (bytes.length === 0) {
+      throw new PlantStoreError("invalid_json", "body: expected a JSON object, got an empty body");
+    }
+    const plant = parseNewPlant(bytes);
+    await this.#plants.create(plant);
+    exchange.respond({ status: 200, body: encodePlant(plant) });
+  }
+}
+
+/** Puts a body together from its pieces, within its limits. */
+class Body {
+  readonly #exchange: Exchange;
+  readonly #bytesMax: number;
+  readonly #declared: number;
+  /** Its first `#size` bytes are the body so far. */
+  #bytes: Buffer = NOTHING;
+  #size = 0;
+  #shortPieces = 0;
+  #isAccepted = false;
+  #whole: Promise<Buffer> | undefined;
+
+  constructor(exchange: Exchange, bytesMax: number) {
+    this.#exchange = exchange;
+    this.#bytesMax = bytesMax;
+    this.#declared = Number(exchange.req.headers["content-length"] ?? 0);
+  }
+
+  /** Keeps what has arrived, in one piece, and reads no more until `read`. */
+  hold(): this {
+    this.#whole = this.#collect();
+    this.#whole.catch(() => {}); // nobody wants the body of a refused request
+    setImmediate(() => {
+      if (!this.#isAccepted && !this.#exchange.isResponded) this.#exchange.req.pause();
+    });
+    return this;
+  }
+
+  /**
+   * Resolves with the body; never settles if the client leaves before its end.
+   *
+   * @throws PlantStoreError `body_too_large` or `overloaded` before the body is read; rejects with them later, or
+   * with `internal` if other code has read of it.
+   */
+  read(): Promise<Buffer> {
+    if (this.#declared > this.#bytesMax) throw tooLarge(this.#bytesMax);
+    this.#exchange.hold(REQUEST_BYTES + COPIES * Math.max(this.#declared, this.#bytes.length));
+    this.#isAccepted = true;
+    this.#whole ??= this.#collect();
+    this.#exchange.req.resume(); // other code may have paused it, too
+    return this.#whole;
+  }
+
+  #collect(): Promise<Buffer> {
+    const { req } = this.#exchange;
+    const isDecoded = typeof req.readableEncoding === "string";
+    const isTouched = req.readableEnded || req.readableDidRead || isDecoded;
+    return new Promise((resolve, reject) => {
+      if (isTouched) reject(touchedBody());
+      req.on("data", (piece: Buffer) => {
+        try {
+          this.#add(piece);
+        } catch (error) {
+          reject(error);
+        }
+      });
+      req.on("end", () => resolve(this.#bytes.subarray(0, this.#size)));
+      req.on("error", () => {}); // the response closes
+    });
+  }
+
+  #add(piece: Buffer): void {
+    if (!Buffer.isBuffer(piece)) throw touchedBody();
+    if (piece.length < SHORT_BYTES) this.#shortPieces++;
+    const end = this.#size + piece.length;
+    const isTooLong = end > this.#bytesMax || this.#shortPieces > SHORT_PIECES_MAX;
+    if (isTooLong) throw tooLarge(this.#bytesMax);
+    if (this.#size === 0)
+      this.#bytes = piece; // nearly always all of it
+    else {
+      if (end > this.#bytes.length) this.#grow(end);
+      piece.copy(this.#bytes, this.#size);
+    }
+    this.#size = end;
+  }
+
+  /** Kept as they come, pieces of one byte would take some 250 bytes each. */
+  #grow(end: number): void {
+    const room = end <= this.#declared ? this.#declared : 2 * end;
+    if (this.#isAccepted && end > this.#declared) this.#exchange.hold(COPIES * room);
+    const longer = Buffer.allocUnsafe(room);
+    this.#bytes.copy(longer, 0, 0, this.#size);
+    this.#bytes = longer;
+  }
+}
+
+const NOTHING = Buffer.alloc(0);
+
+function tooLarge(bytesMax: number): PlantStoreError {
+  return new PlantStoreError(
+    "body_too_large",
+    `body: expected at most ${bytesMax} bytes, got more`,
+  );
+}
+
+/** The client sees it: the developer who mounted the listener wrongly sends the first request. */
+function touchedBody(): PlantStoreError {
+  return new PlantStoreError(
+    "internal",
+    "body: expected unread bytes, got a body that other code of this server has read or decodes; " +
+      "mount the plant store's listener before any body parser and setEncoding()",
+  );
+}
