@@ -18,7 +18,7 @@ const STATUS = Buffer.from("HTTP/1.1 ");
 
 const attack = ATTACKS.find(({ name }) => name === process.argv[2]);
 if (attack === undefined) throw new Error(`expected the name of an attack, got ${process.argv[2]}`);
-const { by, connections, paceMs, ahead = 1, responses, send, changesKeys = false } = attack;
+const { by, connections, ahead = 1, responses, send, changesKeys = false } = attack;
 
 const done = { opened: 0, closed: 0, readBytes: 0, statuses: {} as Record<string, number> };
 let count = 0;
@@ -77,8 +77,7 @@ function readSlowly(socket: net.Socket): void {
 async function begin(target: Target): Promise<void> {
   for (let opened = 1; opened <= connections; opened++) {
     const connected = once(open(target), "connect").catch(() => {});
-    if (paceMs !== undefined) await sleep(paceMs);
-    else if (opened % OPENED_AT_A_TIME === 0) await Promise.race([connected, sleep(500)]);
+    if (opened % OPENED_AT_A_TIME === 0) await Promise.race([connected, sleep(500)]);
   }
 }
 

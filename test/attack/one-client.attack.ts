@@ -12,7 +12,6 @@ import { availableParallelism } from "node:os";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { encodeNewPlant } from "../../src/core/plant.ts";
 import { createToken } from "../../src/index.ts";
 import { statusField } from "../kernel/machine.ts";
 import { plant, Trial } from "../kernel/trial.ts";
@@ -24,7 +23,7 @@ import { finish } from "../support/run.ts";
 import { freePort } from "../support/serve.ts";
 import { writeLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
-import { ATTACKS, type Attack, LONG_NAMES, longName, SHORT_PLANTS } from "./attacks.ts";
+import { ATTACKS, type Attack, LONG_ID, LONG_NAME, SHORT_PLANTS } from "./attacks.ts";
 import { makeContainer } from "./container.ts";
 
 const { ATTACK_ONLY: only = "", ATTACK_MIB: sizes = "128,256,512" } = process.env;
@@ -46,10 +45,7 @@ function pinned(core: 0 | 1): string[] {
 async function startTarget(t: TestContext, { overTls = false }: Attack, mib: number) {
   const folder = makeFolder(t);
   const short = Array.from({ length: SHORT_PLANTS }, (_, id) => `{"id":${id},"name":"Fern"}\n`);
-  const long = Object.entries(LONG_NAMES).map(([id, text]) => {
-    return `${encodeNewPlant({ id: BigInt(id), name: longName(text) })}\n`;
-  });
-  writeLog(folder, [...short, ...long].join(""));
+  writeLog(folder, `${short.join("")}${plant(LONG_ID, LONG_NAME)}\n`);
   const writer = await createToken(folder, { name: "attacker-w", scopes: ["write"] });
   const reader = await createToken(folder, { name: "attacker-r", scopes: ["read"] });
   const adminPort = await freePort();
