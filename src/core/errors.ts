@@ -90,7 +90,7 @@ export type ErrorCode =
 
 interface ErrorOptions {
   readonly cause?: unknown;
-  readonly number?: number;
+  readonly number?: number | undefined;
   readonly requestId?: string | undefined;
 }
 

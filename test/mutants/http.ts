@@ -135,17 +135,17 @@ a request is sent again after a 500: client/retries
 - (status === 500 && number !== undefined);
 + false;
 Retry-After is ignored: client/retries
-- await within(isInTime ? askedMs : Math.random() * backoffMs, signal, () => NEVER);
-+ await within(Math.random() * backoffMs, signal, () => NEVER);
+- const waitMs = askedMs > 0 && askedMs < leftMs() ? askedMs : Math.random() * backoffMs;
++ const waitMs = Math.random() * backoffMs;
 an unknown outcome looks like a failure: client/retries
-- mayBeStored ||= init.method === "POST" && !isHarmless;
+- mayBeStored ||= body !== null && !isUnsent;
 + mayBeStored = false;
 a list ends at a short page: client/client
 - if (page.length === 0) return;
 + if (page.length < 1000) return;
-a part of a page is a page: client/client
-- if (!Array.isArray(JSON.parse(text)))
-+ if (text === "")
+a response that was cut is of another program: client/client
+- if (isCut) return { error: new Error("the response was cut") };
++ if (isCut) throw error;
 the client takes another plant for the one it asked for: client/client
 - if (plant.id !== wanted) throw new Error("another plant");
 + if (plant.id === undefined) throw new Error("another plant");
