@@ -11,7 +11,7 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { ERRORS, statusOf } from "../core/errors.ts";
-import { type AdminAddress, formatAdminAddress } from "../core/options.ts";
+import { formatHostPort } from "../core/text.ts";
 import { OPENAPI } from "../http/openapi.ts";
 import { encodeMetrics } from "./metrics.ts";
 import { Recorder } from "./recorder.ts";
@@ -33,7 +33,7 @@ const LIMITS = { headersTimeout: 5000, requestTimeout: 5000, connectionsChecking
  * @throws the system's error if the address cannot be used (`code` `EADDRINUSE`, `EACCES`, …).
  */
 export async function startAdminServer(
-  address: AdminAddress,
+  address: { readonly host: string; readonly port: number },
   status: Status,
 ): Promise<AdminServer> {
   const recorder = new Recorder();
@@ -52,7 +52,8 @@ export async function startAdminServer(
     throw error;
   });
   server.unref();
-  const url = formatAdminAddress({ ...address, port: (server.address() as AddressInfo).port });
+  const { port } = server.address() as AddressInfo;
+  const url = `http://${formatHostPort(address.host, port)}`;
   if (!isLocal) {
     publishWarning(
       `The admin listener at ${url} asks for no token, and other machines may reach it; ` +

@@ -2,7 +2,7 @@
  * The tokens of a running server: checked in memory, polled on disk.
  *
  * Invariants. A change of the token file is in force within 2 s, however it was made, or no token is accepted
- * (core/live-tokens): the registry reads the whole file ten times a second, because time stamps do not show every
+ * (core/live-tokens): the registry reads the whole file twice a second, because time stamps do not show every
  * change. A poll fails if the file cannot be read or is damaged; one that hangs does not hold up the process.
  * A missing file means no tokens.
  */
@@ -21,7 +21,7 @@ export class TokenRegistry extends LiveTokens {
   private constructor(filePath: string) {
     super({
       clock,
-      intervalMs: POLL_INTERVAL_MS.folder,
+      intervalMs: POLL_INTERVAL_MS,
       fault: "the server has not read its token file for 2 s",
     });
     this.#path = filePath;

@@ -2,7 +2,6 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { publishWarning } from "../core/channels.ts";
-import type { AdminAddress } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import type { PlantServer, TlsOptions } from "../index.ts";
 import { report } from "./output.ts";
@@ -14,7 +13,7 @@ import { report } from "./output.ts";
  */
 export function describeListenError(
   error: NodeJS.ErrnoException,
-  address: AdminAddress,
+  address: { readonly host: string; readonly port: number },
   option: string,
 ): Error {
   if (error.syscall === undefined) return error;

@@ -9,7 +9,6 @@ import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
 import { text } from "node:stream/consumers";
 import { ERRORS } from "../core/errors.ts";
-import { formatAdminAddress } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import { defineCommand } from "./command.ts";
 import { ADMIN, BASE_PATH, HOST, PORT, TLS_CERT } from "./options.ts";
@@ -32,7 +31,7 @@ export const health = defineCommand({
     "Needs no token. Over https the certificate is not checked: nothing secret is sent. With the variables of serve it asks that server.",
   async run(_, { host, port, basePath = "", tlsCert, admin }) {
     if (admin !== undefined) {
-      const url = formatAdminAddress(admin);
+      const url = `http://${formatHostPort(admin.host, admin.port)}`;
       const { state, message } = await ask(url, "/readyz");
       if (state === undefined) throw otherServer(url);
       if (state !== "ready") throw new Error(`${url} is not ready, it is ${state}: ${message}`);

@@ -1,7 +1,6 @@
 /** Options that several commands share, and the parsers of option values. */
 import { BlockList, isIP } from "node:net";
 import {
-  type AdminAddress,
   checkBasePath,
   checkOrigins,
   DEFAULT_HOST,
@@ -40,7 +39,7 @@ export const BASE_PATH: Option<string> = {
 
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
 
-export const ADMIN: Option<AdminAddress> = {
+export const ADMIN: Option<{ readonly host: string; readonly port: number }> = {
   placeholder: "HOST:PORT",
   help: "the address for health, metrics and the status page; a port alone is one of 127.0.0.1",
   expected: "HOST:PORT, such as 127.0.0.1:9180, or a port",

@@ -12,8 +12,8 @@ import { hashToken, isLive, type TokenRecord } from "./token.ts";
 
 /** How old a verdict may be, counted from the start of its poll. @internal */
 export const VERDICT_MS = 2000;
-/** How often servers poll their tokens. @internal */
-export const POLL_INTERVAL_MS = { folder: 100, database: 500 } as const;
+/** How often servers poll their tokens. Each poll wakes an idle process about ten times. @internal */
+export const POLL_INTERVAL_MS = 500;
 
 /** One moment by both clocks, in milliseconds. @internal */
 export interface Moment {

@@ -4,7 +4,6 @@
  * The library and the command line take their figures from this table. A wrong option is a mistake of the
  * calling program, so it is refused before anything is opened.
  */
-import { formatHostPort } from "./text.ts";
 
 export interface NumberOption {
   /** Absent if it depends on the memory of the process, or on its limit of open files. */
@@ -76,17 +75,6 @@ export function readNumber(options: Numbers, name: NumberOptionName): number {
 /** @throws RangeError as `assertNumbers`. @internal */
 export function assertNumber(name: NumberOptionName, value: number): void {
   assertNumbers({ [name]: value });
-}
-
-/** The address of the admin listener. */
-export interface AdminAddress {
-  readonly host: string;
-  readonly port: number;
-}
-
-/** `http://[::1]:9180`. @internal */
-export function formatAdminAddress({ host, port }: AdminAddress): string {
-  return `http://${formatHostPort(host, port)}`;
 }
 
 /**

@@ -35,7 +35,7 @@ export class PostgresTokens extends LiveTokens {
   private constructor(plants: PostgresPlants) {
     super({
       clock,
-      intervalMs: POLL_INTERVAL_MS.database,
+      intervalMs: POLL_INTERVAL_MS,
       waitMs: plants.database.deadlineMs,
       fault: "the database has not answered for 2 s",
     });

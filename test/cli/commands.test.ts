@@ -105,7 +105,7 @@ test("token create prints only the token, which is valid at once and not stored"
   assert.ok(!stored.includes(token.slice(4)));
 });
 
-test("token create ends when running servers have polled their tokens twice", async (t) => {
+test("token create ends when running servers have polled their tokens", async (t) => {
   const create = commands.find(({ name }) => name === "token create");
   const write = process.stdout.write.bind(process.stdout);
   let printedAt = Number.NaN;
@@ -116,7 +116,7 @@ test("token create ends when running servers have polled their tokens twice", as
   });
   await create?.run(["one"], { data: makeFolder(t), scope: ["write"] });
   const waitedMs = performance.now() - printedAt;
-  assert.ok(waitedMs > 2 * POLL_INTERVAL_MS.folder - 2, `${waitedMs} ms`); // timers may be a little early
+  assert.ok(waitedMs > POLL_INTERVAL_MS, `${waitedMs} ms`);
 });
 
 test("token create in a folder that is new names it on standard error", async (t) => {

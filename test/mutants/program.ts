@@ -73,8 +73,8 @@ a store that fails ends the server as if it were asked to: cli/serve
 + if (failure?.message !== "") return 0;
 cli/token-commands.ts
 a token is printed before running servers know it: cli/commands
--   await sleep(2 * POLL_INTERVAL_MS
-+   await sleep(0 * POLL_INTERVAL_MS
+- const WAIT_MS = POLL_INTERVAL_MS + 100;
++ const WAIT_MS = 0;
 cli/options.ts
 a token that expires in a day expires in an hour: cli/options
 - d: 86_400_000,

@@ -4,7 +4,6 @@ import type { TestContext } from "node:test";
 import { type AdminServer, startAdminServer } from "../../src/admin/server.ts";
 import type { ServiceState, Status } from "../../src/admin/status.ts";
 import { clock } from "../../src/clock.ts";
-import type { AdminAddress } from "../../src/core/options.ts";
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
@@ -52,7 +51,7 @@ interface AdminResponse {
 
 export async function startAdmin(
   t: TestContext,
-  address: AdminAddress = { host: "127.0.0.1", port: 0 },
+  address = { host: "127.0.0.1", port: 0 },
 ): Promise<Admin> {
   const status = new TestStatus();
   const server = await startAdminServer(address, status);
