@@ -38,7 +38,7 @@ interface FollowOptions {
 /** The tokens that a server accepts. A subclass polls the place where they are stored. */
 export abstract class LiveTokens implements TokenVerifier {
   readonly #options: FollowOptions;
-  /** The tokens that are not revoked, by hash. */
+  /** The tokens by their hashes. */
   #byHash = new Map<string, TokenRecord>();
   /** Those accepted since the tokens changed, by the token itself: to hash it takes a tenth of a request. */
   #accepted = new Map<string, TokenRecord>();
@@ -95,22 +95,12 @@ export abstract class LiveTokens implements TokenVerifier {
    * @param records the tokens, if they may have changed.
    * @internal
    */
-  protected accept(begun: Moment, records?: Iterable<TokenRecord>): void {
-    if (records !== undefined) this.#replace(records);
-    this.#polledAt = begun;
-  }
-
-  /** A record that has not changed stays the same object, so that its streams go on. */
-  #replace(records: Iterable<TokenRecord>): void {
-    const tokens = new Map<string, TokenRecord>();
-    for (const record of records) {
-      if (record.revokedAt !== undefined) continue;
-      const before = this.#byHash.get(record.hash);
-      const isSame = before && JSON.stringify(before) === JSON.stringify(record);
-      tokens.set(record.hash, isSame ? before : record);
+  protected accept(begun: Moment, records?: readonly TokenRecord[]): void {
+    if (records !== undefined) {
+      this.#byHash = new Map(records.map((record) => [record.hash, record]));
+      this.#accepted = new Map();
     }
-    this.#byHash = tokens;
-    this.#accepted = new Map();
+    this.#polledAt = begun;
   }
 
   /** Milliseconds since the newest good poll began. @internal */
@@ -123,10 +113,6 @@ export abstract class LiveTokens implements TokenVerifier {
     return this.ageMs < VERDICT_MS;
   }
 
-  #isGood(record: TokenRecord | undefined): record is TokenRecord {
-    return record !== undefined && isLive(record, this.#options.clock.wallMs());
-  }
-
   /**
    * Returns the record of a live token. If the newest good poll began 2 s ago or earlier (polls fail or
    * hang, or the process was frozen), a token that was good waits for the next one.
@@ -136,21 +122,13 @@ export abstract class LiveTokens implements TokenVerifier {
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
     const record = this.#accepted.get(token) ?? this.#byHash.get(hashToken(token));
-    const isGood = this.#isGood(record);
-    if (!this.isReadable) {
-      if (!isGood || this.isClosed) throw this.#unreadable();
-      return this.#waitForPoll().then(() => this.verify(token));
+    const isGood = record !== undefined && isLive(record, this.#options.clock.wallMs());
+    if (this.isReadable) {
+      if (isGood) this.#accepted.set(token, record);
+      return isGood ? record : undefined;
     }
-    if (!isGood) return undefined;
-    this.#accepted.set(token, record);
-    return record;
-  }
-
-  /** Waits like `verify`; a result that is over, or not one of this object, is `false` at once. */
-  isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
-    const record = this.#byHash.get((verified as TokenRecord).hash);
-    if (record !== verified || !this.#isGood(record)) return false;
-    return this.isReadable || this.#waitForPoll().then(() => this.isCurrent(verified));
+    if (!isGood || this.isClosed) throw this.#unreadable();
+    return this.#waitForPoll().then(() => this.verify(token));
   }
 
   /** Resolves after a good poll that begins from now on. @throws PlantStoreError `tokens_unreadable`. */
@@ -172,8 +150,9 @@ export abstract class LiveTokens implements TokenVerifier {
 
   /** The live tokens, for their operator. */
   list(): TokenStatus[] {
+    const now = this.#options.clock.wallMs();
     return [...this.#byHash.values()]
-      .filter((record) => this.#isGood(record))
+      .filter((record) => isLive(record, now))
       .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
   }
 

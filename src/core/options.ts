@@ -31,7 +31,6 @@ export const NUMBER_OPTIONS = {
   // Not 0: some versions of Node take it for no bound, others for no connection.
   connectionsMax: { min: 1, max: 1_000_000 },
   pendingBytesMax: { min: 1, max: GIB },
-  pendingRequestsMax: { min: 1, max: 1_000_000 },
   queueBytesMax: { min: 1, max: GIB },
   drainTimeoutMs: { default: 10_000, min: 0, max: TIMER_MS_MAX },
   databaseDeadlineMs: { default: 10_000, min: 100, max: TIMER_MS_MAX },
@@ -63,18 +62,6 @@ export function assertNumbers(options: Numbers): void {
     if (value === undefined || (Number.isInteger(value) && value >= min && value <= max)) continue;
     throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
   }
-}
-
-/** The value of an option, or its default. @throws RangeError as `assertNumbers`. @internal */
-export function readNumber(options: Numbers, name: NumberOptionName): number {
-  assertNumbers({ [name]: options[name] });
-  const { default: byDefault = 0 }: NumberOption = NUMBER_OPTIONS[name];
-  return options[name] ?? byDefault;
-}
-
-/** @throws RangeError as `assertNumbers`. @internal */
-export function assertNumber(name: NumberOptionName, value: number): void {
-  assertNumbers({ [name]: value });
 }
 
 /**

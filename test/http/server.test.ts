@@ -36,7 +36,6 @@ const OF_THE_LISTENER: readonly Wrong[] = [
   ...NO_ORIGINS.map((origin): Wrong => ["corsOrigins", [APP, origin]]),
   ["bodyBytesMax", Number.NaN],
   ["pendingBytesMax", -1],
-  ["pendingRequestsMax", 0.5],
 ];
 
 const OF_THE_SERVER: typeof OF_THE_LISTENER = [

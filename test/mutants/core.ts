@@ -108,9 +108,6 @@ a good token waits for ever: core/live-tokens
 + this.refresh();
 a token that was accepted is accepted for ever: auth/token-registry
 -     this.#accepted = new Map();
-a change of one token cuts the streams of all: auth/token-registry
-- tokens.set(record.hash, isSame ? before : record);
-+ tokens.set(record.hash, record);
 auth/token-file.ts
 the name of a token that has expired is taken for ever: auth/tokens
 - isLive(other, record.createdAt)
