@@ -37,12 +37,7 @@ export type {
 export { isLive, type NewToken, type TokenRecord } from "./core/token.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { OPENAPI } from "./http/openapi.ts";
-export {
-  type ListenOptions,
-  PlantServer,
-  type ServerOptions,
-  type TlsOptions,
-} from "./http/server.ts";
+export { PlantServer, type ServerOptions, type TlsOptions } from "./http/server.ts";
 export {
   type BackupIntoReport,
   type BackupReport,

@@ -27,16 +27,16 @@ const ANONYMOUS = "";
 /** The statuses of responses that need no good token: to a bad one, and to a preflight. */
 const TOKENLESS: ReadonlySet<number> = new Set([401, 204]);
 
-interface Connection {
-  client: string;
+class Connection {
+  client = ANONYMOUS;
   /** Requests whose responses have not left. */
-  unanswered: number;
+  unanswered = 0;
   last: Exchange | undefined;
-  /** The number of the sweep before which its last response left. */
-  idleSince: number;
+  /** The number of sweeps before its last response left. */
+  idleSince = 0;
   /** How many bytes were read when a request got a response that needs no good token. */
-  refusedAt: number;
-  keyUpdates: number;
+  refusedAt = -1;
+  keyUpdates = 0;
 }
 
 export class Connections {
@@ -64,12 +64,13 @@ export class Connections {
     server.on("close", () => clearInterval(sweeping));
     server.on("connection", (socket: Socket) => {
       this.#add(socket);
-      if (!(server instanceof tls.Server)) return;
-      const address = addressOf(socket);
-      this.#handshakes.set(address, socket);
-      socket.once("close", () => this.#handshakes.delete(address));
+      if (server instanceof tls.Server) this.#handshakes.set(addressOf(socket), socket);
     });
-    server.on("secureConnection", (socket: Socket) => this.#secure(socket));
+    server.on("secureConnection", (socket: Socket) => {
+      const raw = this.#handshakes.get(addressOf(socket));
+      if (raw !== undefined) this.#remove(raw);
+      this.#add(socket);
+    });
     server.on("keylog", (line: Buffer, socket: Socket) => this.#countKeys(line, socket));
     server.on("request", this.#handle);
     server.on("checkExpectation", this.#handle); // else Node responds 417 without a body
@@ -80,36 +81,26 @@ export class Connections {
   }
 
   #add(socket: Socket): void {
-    this.#all.set(socket, {
-      client: ANONYMOUS,
-      unanswered: 0,
-      last: undefined,
-      idleSince: 0,
-      refusedAt: -1,
-      keyUpdates: 0,
-    });
-    this.#join(socket, ANONYMOUS);
+    this.#all.set(socket, new Connection());
+    this.#move(socket, undefined, ANONYMOUS);
     socket.once("close", () => this.#remove(socket));
     if (this.#all.size > this.#max) this.#evict();
   }
 
   #remove(socket: Socket): void {
+    this.#handshakes.delete(addressOf(socket));
     const connection = this.#all.get(socket);
-    if (connection === undefined) return;
     this.#all.delete(socket);
-    this.#leave(socket, connection.client);
+    if (connection !== undefined) this.#move(socket, connection.client, undefined);
   }
 
-  #join(socket: Socket, client: string): void {
-    const sockets = this.#clients.get(client);
-    if (sockets === undefined) this.#clients.set(client, new Set([socket]));
-    else sockets.add(socket);
-  }
-
-  #leave(socket: Socket, client: string): void {
-    const sockets = this.#clients.get(client);
-    sockets?.delete(socket);
-    if (sockets?.size === 0) this.#clients.delete(client);
+  #move(socket: Socket, from: string | undefined, to: string | undefined): void {
+    const before = this.#clients.get(from ?? "");
+    if (from !== undefined) before?.delete(socket);
+    if (before?.size === 0) this.#clients.delete(from ?? "");
+    if (to === undefined) return;
+    const sockets = this.#clients.get(to) ?? new Set();
+    this.#clients.set(to, sockets.add(socket));
   }
 
   #evict(): void {
@@ -117,22 +108,16 @@ export class Connections {
     for (const sockets of this.#clients.values()) {
       if (sockets.size > largest.size) largest = sockets;
     }
-    const [oldest] = largest;
-    if (oldest === undefined) return;
-    this.#remove(oldest); // it closes later, and counts no more
-    oldest.destroy();
+    for (const oldest of largest) {
+      this.#remove(oldest); // it closes later, and counts no more
+      oldest.destroy();
+      break;
+    }
     if (this.#evicted++ % 1000 > 0) return;
     publishWarning(
       `Closed a connection, because there is room for ${this.#max} (connectionsMax): the oldest of the client ` +
         "with the most; find out who opens so many, or permit more open files and memory",
     );
-  }
-
-  /** The handshake is over: requests come over another socket. */
-  #secure(socket: Socket): void {
-    const raw = this.#handshakes.get(addressOf(socket));
-    if (raw !== undefined) this.#remove(raw);
-    this.#add(socket);
   }
 
   #countKeys(line: Buffer, socket: Socket): void {
@@ -141,11 +126,7 @@ export class Connections {
     if (++connection.keyUpdates >= KEY_UPDATES_MAX) socket.destroy();
   }
 
-  readonly #handle = (
-    req: IncomingMessage,
-    res: ServerResponse,
-    sendContinue?: () => void,
-  ): void => {
+  readonly #handle = (req: IncomingMessage, res: ServerResponse, sendContinue?: () => void) => {
     const { socket } = req;
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
@@ -183,7 +164,7 @@ export class Connections {
     return exchange;
   }
 
-  readonly #end = (exchange: Exchange): void => {
+  readonly #end = (exchange: Exchange) => {
     const connection = this.#all.get(exchange.req.socket);
     if (connection === undefined) return;
     connection.unanswered--;
@@ -194,31 +175,27 @@ export class Connections {
   /** The connection belongs to the client that has shown a good token. */
   #know(connection: Connection, { caller, req }: Exchange): void {
     if (caller === undefined || caller.name === connection.client) return;
-    this.#leave(req.socket, connection.client);
+    this.#move(req.socket, connection.client, caller.name);
     connection.client = caller.name;
-    this.#join(req.socket, caller.name);
   }
 
   /** The parser gave up on the bytes that came last, or the time for a request ran out. */
   #refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
-    if (cause.code === "HPE_CLOSED_CONNECTION") return; // after a response that closes, at the client's wish
+    if (cause.code === "HPE_CLOSED_CONNECTION") return; // the client wished it to close
     const connection = this.#all.get(socket);
     const error = errorOfParser(cause);
-    if (connection === undefined || error === undefined || !socket.writable) {
-      socket.destroy();
-      return;
-    }
-    const { last } = connection;
-    if (last?.isLast === true) return;
-    if (last?.req.complete === false) {
+    const last = connection?.last;
+    if (connection === undefined || error === undefined || !socket.writable) socket.destroy();
+    else if (last?.isLast === true) return;
+    else if (last?.req.complete === false) {
       last.closeAfter();
       if (last.isResponded) socket.destroy();
       else last.fail(error);
-      return;
+    } else {
+      const req = new IncomingMessage(socket); // these bytes never became one
+      req.headers.origin = this.#listener.onlyOrigin;
+      this.#listener.refuse(this.#begin(connection, req, new ServerResponse(req)), error);
     }
-    const req = new IncomingMessage(socket); // these bytes never became one
-    req.headers.origin = this.#listener.onlyOrigin;
-    this.#listener.refuse(this.#begin(connection, req, new ServerResponse(req)), error);
   }
 
   #sweep(): void {
@@ -236,17 +213,15 @@ export class Connections {
     for (const { unanswered, last } of this.#all.values()) if (unanswered > 0) last?.closeAfter();
   }
 
-  /** Closes the connections that owe no response. */
-  closeIdle(): void {
-    for (const [socket, { unanswered }] of this.#all) if (unanswered === 0) socket.destroy();
-  }
-
-  closeAll(): void {
-    for (const socket of this.#all.keys()) socket.destroy();
+  /** Closes the connections that owe no response, or all. */
+  close(isAll: boolean): void {
+    for (const [socket, { unanswered }] of this.#all) {
+      if (isAll || unanswered === 0) socket.destroy();
+    }
   }
 }
 
-/** Of the client; a connection under TLS has the address of the one that it came over. */
+/** Of the client; the same for a connection under TLS and the one that it came over. */
 function addressOf({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress} ${remotePort}`;
 }

@@ -16,26 +16,19 @@ const REQUEST_BYTES = 8 * 1024;
 const COPIES = 3;
 /** Parsing a longer body may take 40 ms a MiB. */
 const LONG_BYTES = 64 * 1024;
-/** No client sends a plant in so many short pieces, and each takes a microsecond. */
-const SHORT_PIECES_MAX = 1024;
-const SHORT_BYTES = 64;
+/** No client sends a plant in so many pieces of fewer bytes, and each takes a microsecond. */
+const SHORT_PIECES = { max: 1024, bytes: 64 };
+const NOTHING = Buffer.alloc(0);
 
 export class Creates {
   readonly #plants: PlantService;
   readonly #tokens: TokenVerifier;
-  readonly #bodyBytesMax: number;
   /** The end of the turn of the long body that came last. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(plants: PlantService, tokens: TokenVerifier, bodyBytesMax: number) {
+  constructor(plants: PlantService, tokens: TokenVerifier) {
     this.#plants = plants;
     this.#tokens = tokens;
-    this.#bodyBytesMax = bodyBytesMax;
-  }
-
-  /** Keeps what has arrived of a body while its token is verified. */
-  holdBody(exchange: Exchange): Body {
-    return new Body(exchange, this.#bodyBytesMax).hold();
   }
 
   /**
@@ -43,9 +36,9 @@ export class Creates {
    * @throws PlantStoreError for the head, in the turn of the call; rejects with later failures. Nothing is
    * responded then.
    */
-  create(exchange: Exchange, token: string, sendContinue?: () => void, held?: Body): Promise<void> {
+  create(exchange: Exchange, token: string, body: Body, sendContinue?: () => void): Promise<void> {
     checkBodyHeaders(exchange.req);
-    const reading = (held ?? new Body(exchange, this.#bodyBytesMax)).read();
+    const reading = body.read();
     sendContinue?.();
     return this.#store(exchange, token, reading);
   }
@@ -53,26 +46,24 @@ export class Creates {
   async #store(exchange: Exchange, token: string, reading: Promise<Buffer>): Promise<void> {
     const { socket } = exchange.req;
     const { bytesRead } = socket;
-    const bytes = await reading;
-    exchange.bodyBytes = bytes.length;
-    if (bytes.length > LONG_BYTES) {
+    const body = await reading;
+    exchange.bodyBytes = body.length;
+    if (body.length > LONG_BYTES) {
       this.#turn = this.#turn.then(() => turn());
       await this.#turn;
     }
     const isLate = socket.bytesRead !== bytesRead;
     if (isLate && !(await this.#tokens.verify(token))) throw invalidToken();
     if (exchange.isResponded || exchange.isOver) return;
-    if (bytes.length === 0) {
-      throw new PlantStoreError("invalid_json", "body: expected a JSON object, got an empty body");
-    }
-    const plant = parseNewPlant(bytes);
+    if (body.length === 0) throw new PlantStoreError("invalid_json", "body: it is empty");
+    const plant = parseNewPlant(body);
     await this.#plants.create(plant);
     exchange.respond({ status: 200, body: encodePlant(plant) });
   }
 }
 
 /** Puts a body together from its pieces, within its limits. */
-class Body {
+export class Body {
   readonly #exchange: Exchange;
   readonly #bytesMax: number;
   readonly #declared: number;
@@ -80,7 +71,6 @@ class Body {
   #bytes: Buffer = NOTHING;
   #size = 0;
   #shortPieces = 0;
-  #isAccepted = false;
   #whole: Promise<Buffer> | undefined;
 
   constructor(exchange: Exchange, bytesMax: number) {
@@ -89,14 +79,17 @@ class Body {
     this.#declared = Number(exchange.req.headers["content-length"] ?? 0);
   }
 
-  /** Keeps what has arrived, in one piece, and reads no more until `read`. */
+  /** While the token is verified: keeps what has arrived, in one piece, and reads no more. */
   hold(): this {
+    const { req } = this.#exchange;
     this.#whole = this.#collect();
     this.#whole.catch(() => {}); // nobody wants the body of a refused request
-    setImmediate(() => {
-      if (!this.#isAccepted && !this.#exchange.isResponded) this.#exchange.req.pause();
-    });
+    setImmediate(() => !this.#isAccepted && !this.#exchange.isResponded && req.pause());
     return this;
+  }
+
+  get #isAccepted(): boolean {
+    return this.#exchange.caller !== undefined;
   }
 
   /**
@@ -108,7 +101,6 @@ class Body {
   read(): Promise<Buffer> {
     if (this.#declared > this.#bytesMax) throw tooLarge(this.#bytesMax);
     this.#exchange.hold(REQUEST_BYTES + COPIES * Math.max(this.#declared, this.#bytes.length));
-    this.#isAccepted = true;
     this.#whole ??= this.#collect();
     this.#exchange.req.resume(); // other code may have paused it, too
     return this.#whole;
@@ -117,9 +109,8 @@ class Body {
   #collect(): Promise<Buffer> {
     const { req } = this.#exchange;
     const isDecoded = typeof req.readableEncoding === "string";
-    const isTouched = req.readableEnded || req.readableDidRead || isDecoded;
     return new Promise((resolve, reject) => {
-      if (isTouched) reject(touchedBody());
+      if (req.readableEnded || req.readableDidRead || isDecoded) reject(touchedBody());
       req.on("data", (piece: Buffer) => {
         try {
           this.#add(piece);
@@ -134,9 +125,9 @@ class Body {
 
   #add(piece: Buffer): void {
     if (!Buffer.isBuffer(piece)) throw touchedBody();
-    if (piece.length < SHORT_BYTES) this.#shortPieces++;
     const end = this.#size + piece.length;
-    const isTooLong = end > this.#bytesMax || this.#shortPieces > SHORT_PIECES_MAX;
+    if (piece.length < SHORT_PIECES.bytes) this.#shortPieces++;
+    const isTooLong = end > this.#bytesMax || this.#shortPieces > SHORT_PIECES.max;
     if (isTooLong) throw tooLarge(this.#bytesMax);
     if (this.#size === 0)
       this.#bytes = piece; // nearly always all of it
@@ -157,8 +148,6 @@ class Body {
   }
 }
 
-const NOTHING = Buffer.alloc(0);
-
 function tooLarge(bytesMax: number): PlantStoreError {
   return new PlantStoreError(
     "body_too_large",
@@ -168,9 +157,7 @@ function tooLarge(bytesMax: number): PlantStoreError {
 
 /** The client sees it: the developer who mounted the listener wrongly sends the first request. */
 function touchedBody(): PlantStoreError {
-  return new PlantStoreError(
-    "internal",
-    "body: expected unread bytes, got a body that other code of this server has read or decodes; " +
-      "mount the plant store's listener before any body parser and setEncoding()",
-  );
+  const what = "body: expected unread bytes, got a body that other code has read or decodes";
+  const how = "mount the plant store's listener before any body parser and setEncoding()";
+  return new PlantStoreError("internal", `${what}; ${how}`);
 }

@@ -1,9 +1,9 @@
 /**
  * One request and its response: what it holds in memory, how it is responded, and what is published about it.
  *
- * Invariants. Every failure has the body `{"error": int32, "message": string}` and nothing else, and a failure
- * without a code of its own is `internal`, so no path or stack gets out. A request is responded once. What it
- * holds is given back in one place, when its response or its connection closes.
+ * Invariants. Every failure has the body `{"error": int32, "message": string}` and nothing else; one without a code
+ * of its own is `internal`, so no path or stack gets out. A request is responded once. What it holds is given back
+ * in one place, when its response or its connection closes.
  *
  * Node discards a short body that nobody reads. A response that closes the connection, or comes before a longer
  * body, goes to the socket itself: Node's close would reset a client that still sends, and the reset can
@@ -13,7 +13,7 @@ import { randomBytes } from "node:crypto";
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import { Socket } from "node:net";
 import { publishWarning, type RequestMessage, requests } from "../core/channels.ts";
-import { ERRORS, PlantStoreError, type RequestErrorCode, statusOf } from "../core/errors.ts";
+import { ERRORS, PlantStoreError, statusOf } from "../core/errors.ts";
 import type { VerifiedToken } from "../core/services.ts";
 import type { Budget } from "./budget.ts";
 import { ignoreFollowing } from "./node-internals.ts";
@@ -28,67 +28,21 @@ export interface Reply {
   readonly error?: number;
 }
 
-/** A failure whose response has headers that depend on the request. */
-export class ReplyError extends PlantStoreError {
-  readonly headers: readonly string[];
-
-  constructor(code: PlantStoreError["code"], message: string, headers: readonly string[]) {
-    super(code, message);
-    this.headers = headers;
-  }
-}
-
-/** The response to a failure. */
-export function errorReply(cause: unknown): Reply {
-  const isKnown = cause instanceof PlantStoreError && Object.hasOwn(ERRORS, cause.code);
-  const { code, message } = isKnown ? cause : INTERNAL;
-  const error = ERRORS[code as RequestErrorCode];
-  const headers = cause instanceof ReplyError ? cause.headers : (HEADERS[code] ?? []);
-  return { status: statusOf(error), body: JSON.stringify({ error, message }), headers, error };
-}
-
-const INTERNAL = {
-  code: "internal",
-  message: "internal server error; the reason is in the server's log",
-} as const;
-
-const RETRY = ["Retry-After", "1"];
-
-/** Headers of failures. 503 and time is all that is needed: RFC 9110 section 10.2.3. */
+/** Headers of failures; each 503 has `Retry-After`, because only time is needed. */
 const HEADERS: Readonly<Record<string, readonly string[]>> = {
   missing_token: ["WWW-Authenticate", 'Bearer realm="plant-store"'],
   invalid_token: ["WWW-Authenticate", 'Bearer realm="plant-store", error="invalid_token"'],
   unsupported_media_type: ["Accept", "application/json"],
   unsupported_encoding: ["Accept-Encoding", "identity"],
-  overloaded: RETRY,
-  write_failed: RETRY,
-  store_failed: RETRY,
-  closed: RETRY,
-  tokens_unreadable: RETRY,
-  read_failed: RETRY,
 };
+const RETRY = ["Retry-After", "1"];
+const INTERNAL = "internal server error; the reason is in the server's log";
 
 /** Text that means nothing to a header, a line of a log, a shell or a page. */
 const SAFE_ID = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
 /** A random part for each process and a counter, so that ids are unique among restarts and replicas. */
 const OUR_ID = `${randomBytes(6).toString("hex")}-`;
 let made = 0;
-
-/** The client's own `X-Request-Id` if it is safe to repeat, else one of ours. */
-export function requestIdOf({ headers }: IncomingMessage): string {
-  const sent = headers["x-request-id"];
-  return typeof sent === "string" && SAFE_ID.test(sent) ? sent : OUR_ID + ++made;
-}
-
-/** The headers of every response, names and values in turn; without a body, fewer. */
-export function headersFor(body: Reply["body"], requestId: string): string[] {
-  const always = ["Cache-Control", "no-store", "X-Request-Id", requestId];
-  if (body.length === 0) return always;
-  const length = `${Buffer.byteLength(body)}`;
-  const json = ["Content-Type", "application/json", "Content-Length", length];
-  return [...json, ...always, ...NO_SNIFFING];
-}
-
 const NO_SNIFFING = ["X-Content-Type-Options", "nosniff"];
 
 /** The path of a request target, which may be a path or a URL (RFC 9112 section 3.2). */
@@ -98,12 +52,10 @@ export function pathOf(target: string): string {
   return query < 0 ? path : path.slice(0, query);
 }
 
-/** A longer rest of a body is not read to keep a connection open. */
-const REST_BYTES_MAX = 64 * 1024;
-
 export class Exchange {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
+  /** The client's own `X-Request-Id` if it is safe to repeat, else one of ours. */
   readonly requestId: string;
   /** Whose request it is, once its token is accepted. */
   caller: VerifiedToken | undefined;
@@ -111,19 +63,19 @@ export class Exchange {
   bodyBytes = 0;
   /** The address that is published. */
   client: string | undefined;
-  /** No request that follows on the connection is carried out, and the connection closes after the response. */
+  /** The connection closes after the response, and no request that follows is carried out. */
   isLast = false;
   readonly #budget: Budget;
   readonly #onEnd: ((exchange: Exchange) => void) | undefined;
-  /** The exchange on the same connection that is responded before this one, while it is not. */
+  /** The exchange that is responded before this one on its connection. */
   #previous: Exchange | undefined;
-  #startedAt: number | undefined;
+  readonly #startedAt = requests.hasSubscribers ? performance.now() : undefined;
   #held = 0;
   #isResponded = false;
   #isPublished = false;
   #isEnded = false;
 
-  /** @param onEnd is called once the system has the response, or the client has left. */
+  /** @param onEnd is called once the system has the response, or the client has left. Only for our own server. */
   constructor(
     req: IncomingMessage,
     res: ServerResponse,
@@ -136,8 +88,8 @@ export class Exchange {
     this.#budget = budget;
     this.#previous = previous;
     this.#onEnd = onEnd;
-    this.requestId = requestIdOf(req);
-    if (requests.hasSubscribers) this.#startedAt = performance.now();
+    const sent = req.headers["x-request-id"];
+    this.requestId = typeof sent === "string" && SAFE_ID.test(sent) ? sent : OUR_ID + ++made;
     res.on("close", this.#end);
     // A response that waits for earlier ones emits no "close" with its connection.
     if (res.socket === null) req.socket.setMaxListeners(0).on("close", this.#end);
@@ -154,8 +106,7 @@ export class Exchange {
   }
 
   /**
-   * Holds so many bytes more, until the system has the response or the client has left. Of one request more than
-   * half of the budget counts as half.
+   * Holds so many bytes more until it is over. More than half of the budget counts as half.
    *
    * @throws PlantStoreError `overloaded`.
    */
@@ -166,50 +117,50 @@ export class Exchange {
     this.#held += more;
   }
 
-  /** Has the connection close after the response, and carries out no request that follows. */
+  /** Has the connection close after the response. */
   closeAfter(): void {
     this.isLast = true;
     if (!this.res.headersSent) this.res.setHeader("Connection", "close");
     ignoreFollowing(this.req);
   }
 
-  /**
-   * Sends the head of a response without a length; the caller sends its body, and calls `publish`.
-   *
-   * @returns false if a response was sent before.
-   */
+  /** Sends the head of a response without a length, unless one was sent; the caller sends the body and publishes. */
   startStream(contentType: string): boolean {
     if (this.isResponded) return false;
-    const headers = headersFor("", this.requestId);
-    this.res.writeHead(200, ["Content-Type", contentType, ...headers, ...NO_SNIFFING]);
+    this.res.writeHead(200, ["Content-Type", contentType, ...this.#headersFor(""), ...NO_SNIFFING]);
     return true;
   }
 
-  /** Sends the response, unless one was sent before. */
+  /** Sends the response, unless one was sent. */
   respond(reply: Reply): void {
     if (this.isResponded) return;
     this.#isResponded = true;
     const { req } = this;
-    if (this.isLast || (req.complete === false && hasLongRest(req))) this.#respondLast(reply);
-    else {
-      if (req.complete === false) req.resume(); // a short rest, perhaps of a body that was paused
-      this.#send(reply);
-    }
+    const isCut = this.isLast || (req.complete === false && hasLongRest(req));
+    if (isCut) this.closeAfter();
+    else if (req.complete === false) req.resume(); // a short rest, perhaps of a body that was paused
+    if (isCut && this.#isInOrder && req.socket instanceof Socket) this.#respondLast(reply);
+    else this.#send(reply);
     this.publish(reply.status, reply.error);
   }
 
   /** Responds with a failure, and warns if it has no code of its own. */
   fail(cause: unknown): void {
     if (this.isResponded) return;
-    const reply = errorReply(cause);
-    this.respond(reply);
-    if (reply.status === 500) publishWarning("Cannot answer a request", cause, this.requestId);
+    const isKnown = cause instanceof PlantStoreError && Object.hasOwn(ERRORS, cause.code);
+    const { code, message } = isKnown ? cause : { code: "internal", message: INTERNAL };
+    const error = ERRORS[code as keyof typeof ERRORS];
+    const status = statusOf(error);
+    const headers = status === 503 ? RETRY : (HEADERS[code] ?? []);
+    this.respond({ status, headers, body: JSON.stringify({ error, message }), error });
+    if (status === 500) publishWarning("Cannot answer a request", cause, this.requestId);
   }
 
   /** Publishes once what became of the request. */
   publish(status: number, error?: number, isCut = false): void {
-    if (this.#isPublished || !requests.hasSubscribers) return;
+    if (this.#isPublished) return;
     this.#isPublished = true;
+    if (!requests.hasSubscribers) return;
     const { method, url = "" } = this.req;
     requests.publish({
       method: method ?? undefined, // null if the bytes never became a request
@@ -226,34 +177,49 @@ export class Exchange {
     } satisfies RequestMessage);
   }
 
-  /** Calls `then` once this response, and so every earlier one, has left; at once if it has, or never will. */
+  /** Calls `then` once this response, and so every earlier one, has left. */
   whenSent(then: () => void): void {
     if (this.#isEnded || this.res.writableFinished) then();
     else this.res.once("finish", then);
   }
 
+  #headersFor(body: Reply["body"]): string[] {
+    const always = ["Cache-Control", "no-store", "X-Request-Id", this.requestId];
+    if (body.length === 0) return always;
+    const length = `${Buffer.byteLength(body)}`;
+    const json = ["Content-Type", "application/json", "Content-Length", length];
+    return [...json, ...always, ...NO_SNIFFING];
+  }
+
   #send({ status, body, headers = [] }: Reply): void {
     const { res } = this;
-    res.writeHead(status, [...headersFor(body, this.requestId), ...headers]);
+    res.writeHead(status, [...this.#headersFor(body), ...headers]);
     // As Latin-1, ASCII leaves in one write with the head.
     const isAscii = typeof body === "string" && Buffer.byteLength(body) === body.length;
     res.end(body, isAscii ? "latin1" : "utf8");
   }
 
-  #respondLast(reply: Reply): void {
+  /** Whether it is known when it is this response's turn. */
+  get #isInOrder(): boolean {
+    return this.#onEnd !== undefined || this.res.socket !== null;
+  }
+
+  #respondLast({ status, body, headers = [] }: Reply): void {
     const { req, res } = this;
-    const { socket } = req;
-    this.closeAfter();
-    // Without the connections of our own server the earlier responses are not known.
-    const isInOrder = res.socket !== null || this.#onEnd !== undefined;
-    if (!isInOrder || !(socket instanceof Socket)) {
-      this.#send(reply);
-      return;
-    }
+    const others = Object.entries(res.getHeaders()).flat();
+    const all = [
+      ...this.#headersFor(body),
+      ...headers,
+      ...others,
+      "Date",
+      new Date().toUTCString(),
+    ];
+    const lines = all.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join("");
+    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`;
+    const text = req.method === "HEAD" ? head : `${head}${body}`;
     req.resume();
-    const text = encodeReply(this, reply);
-    if (this.#previous === undefined) closeWith(socket, text);
-    else this.#previous.whenSent(() => closeWith(socket, text));
+    if (this.#previous === undefined) closeWith(req.socket, text);
+    else this.#previous.whenSent(() => closeWith(req.socket, text));
   }
 
   readonly #end = (): void => {
@@ -267,6 +233,9 @@ export class Exchange {
   };
 }
 
+/** A longer rest of a body is not read to keep a connection open. */
+const REST_BYTES_MAX = 64 * 1024;
+
 /** Whether the client may still send so much that the connection is better closed. */
 function hasLongRest({ headers }: IncomingMessage): boolean {
   const { "content-length": length = "0", "transfer-encoding": coding, expect } = headers;
@@ -275,26 +244,9 @@ function hasLongRest({ headers }: IncomingMessage): boolean {
   return expect !== undefined && (Number(length) > 0 || expect.toLowerCase() === "100-continue");
 }
 
-/** A whole response as text. */
-function encodeReply(
-  { req, res, requestId }: Exchange,
-  { status, body, headers = [] }: Reply,
-): string {
-  const all = [
-    ...headersFor(body, requestId),
-    ...headers,
-    ...Object.entries(res.getHeaders()).flat(),
-  ];
-  all.push("Date", new Date().toUTCString());
-  const lines = all.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`));
-  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n`;
-  return req.method === "HEAD" ? head : `${head}${body}`;
-}
-
-/** How long what a client still sends is discarded after a last response. */
 const LINGER_MS = 2000;
 
-/** Sends a last text, discards what the client still sends, and closes. */
+/** Sends a last text, and closes after the client has, or 2 s later. */
 export function closeWith(socket: Socket, text: string): void {
   if (socket.destroyed) return;
   socket.end(text);

@@ -8,7 +8,7 @@
 
 import type { IncomingMessage } from "node:http";
 import { isIP, SocketAddress } from "node:net";
-import { PlantStoreError } from "../core/errors.ts";
+import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
 import type { TrustedProxies } from "../core/services.ts";
 import { quote } from "../core/text.ts";
 
@@ -48,26 +48,19 @@ function badRequest(message: string, cause?: unknown): PlantStoreError {
   return new PlantStoreError("bad_request", message, { cause });
 }
 
+const PARSER_ERRORS: Readonly<Record<string, [RequestErrorCode, string]>> = {
+  HPE_HEADER_OVERFLOW: ["header_too_large", "headers: expected fewer bytes"],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: ["body_too_large", "body: expected shorter chunk extensions"],
+  ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "request: expected all of it sooner"],
+};
+
 /** What Node's parser says, for the client; `undefined` if the client has left. */
-export function errorOfParser(
-  cause: NodeJS.ErrnoException & { readonly reason?: string },
-): PlantStoreError | undefined {
+export function errorOfParser(cause: NodeJS.ErrnoException & { readonly reason?: string }) {
   const { code = "", reason = code } = cause;
-  switch (code) {
-    case "HPE_HEADER_OVERFLOW":
-      return new PlantStoreError("header_too_large", "headers: expected fewer bytes", { cause });
-    case "HPE_CHUNK_EXTENSIONS_OVERFLOW": {
-      const message = "body: expected fewer bytes of chunk extensions";
-      return new PlantStoreError("body_too_large", message, { cause });
-    }
-    case "ERR_HTTP_REQUEST_TIMEOUT":
-      return new PlantStoreError("request_timeout", "request: expected all of it sooner", {
-        cause,
-      });
-  }
-  return code.startsWith("HPE_")
-    ? badRequest(`HTTP: expected a valid request: ${reason}`, cause)
-    : undefined;
+  const known = PARSER_ERRORS[code];
+  if (known !== undefined) return new PlantStoreError(...known, { cause });
+  if (!code.startsWith("HPE_")) return undefined;
+  return badRequest(`HTTP: expected a valid request: ${reason}`, cause);
 }
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token` (RFC 6750 section 2.1). */
@@ -89,9 +82,8 @@ export function invalidToken(got = "one that is unknown, expired or revoked"): P
   return new PlantStoreError("invalid_token", `Authorization: expected a live token, got ${got}`);
 }
 
-/** The pattern of a word in a header, also of its name: RFC 9110 section 5.6.2. */
-export const HEADER_WORD = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
-const PARAMETER = `${HEADER_WORD}=(?:${HEADER_WORD}|"(?:[^"\\\\]|\\\\.)*")`;
+const WORD = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
+const PARAMETER = `${WORD}=(?:${WORD}|"(?:[^"\\\\]|\\\\.)*")`;
 const UTF8 = 'charset=(?:utf-?8|"utf-?8")';
 /** With any parameters (RFC 9110 section 5.6.6), except a charset other than UTF-8. */
 const JSON_TYPE = new RegExp(
@@ -131,10 +123,7 @@ const PROXIES_MAX = 32;
  * The address of the peer; of a trusted proxy, the last address in `X-Forwarded-For` that is no trusted proxy:
  * each proxy appends the address that called it, and the client may have invented what is before.
  */
-export function clientOf(
-  { headers, socket }: IncomingMessage,
-  trusted: TrustedProxies | undefined,
-): string | undefined {
+export function clientOf({ headers, socket }: IncomingMessage, trusted?: TrustedProxies) {
   let client = addressIn(socket.remoteAddress ?? "");
   if (trusted === undefined) return client;
   const list = `${headers["x-forwarded-for"] ?? ""}`.split(",").slice(-PROXIES_MAX);

@@ -8,6 +8,7 @@
  */
 
 import type { IncomingMessage, RequestListener } from "node:http";
+import { types } from "node:util";
 import { requests } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/json.ts";
@@ -27,16 +28,9 @@ import type {
   VerifiedToken,
 } from "../core/services.ts";
 import { Budget } from "./budget.ts";
-import { Creates } from "./create.ts";
-import { Exchange, pathOf, ReplyError } from "./exchange.ts";
-import {
-  announcesBody,
-  checkExpectation,
-  clientOf,
-  HEADER_WORD,
-  invalidToken,
-  readBearer,
-} from "./head.ts";
+import { Body, Creates } from "./create.ts";
+import { Exchange, pathOf, type Reply } from "./exchange.ts";
+import { announcesBody, checkExpectation, clientOf, invalidToken, readBearer } from "./head.ts";
 import { Reads } from "./reads.ts";
 
 export interface ListenerOptions {
@@ -80,8 +74,8 @@ export function createRequestListener(options: ListenerOptions): RequestListener
 /** As `joinDuplicateHeaders` does it in our own server. By default Node keeps the first. */
 function joinDuplicates({ headers, rawHeaders }: IncomingMessage): void {
   for (const name of ["authorization", "content-type"]) {
-    const isOne = (_: string, at: number) => rawHeaders[at - 1]?.toLowerCase() === name;
-    const values = rawHeaders.filter((value, at) => at % 2 === 1 && isOne(value, at));
+    const isOne = (at: number) => at % 2 === 1 && rawHeaders[at - 1]?.toLowerCase() === name;
+    const values = rawHeaders.filter((_, at) => isOne(at));
     if (values.length > 1) headers[name] = values.join(", ");
   }
 }
@@ -89,27 +83,19 @@ function joinDuplicates({ headers, rawHeaders }: IncomingMessage): void {
 interface Operation {
   /** The `operationId` in the OpenAPI document. */
   readonly name: "createPlant" | "listPlants" | "getPlant";
-  /** The scope that the token must have. */
   readonly scope: Scope;
 }
 
-const CREATE_PLANT: Operation = { name: "createPlant", scope: "write" };
-const LIST_PLANTS: Operation = { name: "listPlants", scope: "read" };
-const GET_PLANT: Operation = { name: "getPlant", scope: "read" };
+const CREATE: Operation = { name: "createPlant", scope: "write" };
+const LIST: Operation = { name: "listPlants", scope: "read" };
+const GET: Operation = { name: "getPlant", scope: "read" };
 
-/** The operations of a path, by their methods. @internal */
-export type Operations = ReadonlyMap<string, Operation>;
+/** The operations of a path, by their methods. */
+type Operations = ReadonlyMap<string, Operation>;
 /** @internal */
-export const PLANTS: Operations = new Map([
-  ["GET", LIST_PLANTS],
-  ["HEAD", LIST_PLANTS],
-  ["POST", CREATE_PLANT],
-]);
+export const PLANTS: Operations = new Map(Object.entries({ GET: LIST, HEAD: LIST, POST: CREATE }));
 /** @internal */
-export const PLANT: Operations = new Map([
-  ["GET", GET_PLANT],
-  ["HEAD", GET_PLANT],
-]);
+export const PLANT: Operations = new Map(Object.entries({ GET, HEAD: GET }));
 
 /** @internal */
 export class Listener {
@@ -117,18 +103,21 @@ export class Listener {
   readonly #tokens: TokenVerifier;
   readonly #creates: Creates;
   readonly #reads: Reads;
+  readonly #bodyBytesMax: number;
   readonly #plantsPath: string;
   readonly #origins: ReadonlySet<string>;
   readonly #trusted: TrustedProxies | undefined;
 
   constructor(options: ListenerOptions) {
-    assertPorts(options);
+    assertPort("plants", options?.plants, "create");
+    assertPort("tokens", options.tokens, "verify");
     assertNumbers(options);
-    const { plants, tokens, bodyBytesMax = NUMBER_OPTIONS.bodyBytesMax.default } = options;
+    const { plants, tokens } = options;
     this.budget = new Budget(options.pendingBytesMax);
     this.#tokens = tokens;
-    this.#creates = new Creates(plants, tokens, bodyBytesMax);
+    this.#creates = new Creates(plants, tokens);
     this.#reads = new Reads(plants, tokens);
+    this.#bodyBytesMax = options.bodyBytesMax ?? NUMBER_OPTIONS.bodyBytesMax.default;
     this.#plantsPath = `${checkBasePath(options.basePath ?? "")}/plants`;
     this.#origins = checkOrigins(options.corsOrigins ?? []);
     this.#trusted = options.trustedProxies;
@@ -136,8 +125,7 @@ export class Listener {
 
   /** The origin of the pages that may read a response, if that is the same for all requests. */
   get onlyOrigin(): string | undefined {
-    const [origin] = this.#origins;
-    return this.#origins.size === 1 ? origin : undefined;
+    return this.#origins.size === 1 ? [...this.#origins][0] : undefined;
   }
 
   /** Responds with an error of the framing, and closes. */
@@ -152,33 +140,34 @@ export class Listener {
     if (exchange.isResponded) return; // by other code of the server around this listener
     const { req } = exchange;
     try {
-      this.#receive(exchange);
-      if (this.#isPreflight(req)) return exchange.respond(preflightReply(req));
+      const isAllowed = this.#receive(exchange);
+      if (isAllowed && isPreflight(req)) return exchange.respond(preflightReply(req));
       const token = readBearer(req);
       const verdict = this.#tokens.verify(token);
-      if (!isWaiting(verdict)) {
-        await this.#carryOut(exchange, verdict, token, sendContinue); // nearly always
-        return;
-      }
-      const body = announcesBody(req) ? this.#creates.holdBody(exchange) : undefined;
-      const caller = await verdict;
+      const body = new Body(exchange, this.#bodyBytesMax);
+      // Nearly always the verdict is there, and so is the body: it is read from its first piece on.
+      const isHeld = types.isPromise(verdict) && announcesBody(req);
+      if (isHeld) body.hold();
+      const caller = types.isPromise(verdict) ? await verdict : verdict;
       if (exchange.isResponded || exchange.isOver) return;
-      await this.#carryOut(exchange, caller, token, sendContinue, body);
+      await this.#carryOut(exchange, caller, token, body, sendContinue);
     } catch (error) {
       exchange.fail(error);
     }
   }
 
-  /** What every response depends on. */
-  #receive(exchange: Exchange): void {
+  /** What every response depends on. @returns whether pages of the request's origin may use the service. */
+  #receive(exchange: Exchange): boolean {
     const { req, res } = exchange;
     if (requests.hasSubscribers) exchange.client = clientOf(req, this.#trusted);
     const { upgrade, connection = "", origin = "" } = req.headers;
     // Node's parser loses what follows an offer of another protocol, which Java's client makes by default.
     if (upgrade !== undefined && /upgrade/i.test(connection)) exchange.closeAfter();
-    if (!this.#allows(origin)) return;
-    res.setHeader("Access-Control-Allow-Origin", this.#origins.has(ANY_ORIGIN) ? "*" : origin);
+    const allowed = this.#origins.has(ANY_ORIGIN) ? ANY_ORIGIN : origin;
+    if (!this.#origins.has(allowed)) return false;
+    res.setHeader("Access-Control-Allow-Origin", allowed);
     res.setHeader("Access-Control-Expose-Headers", EXPOSED);
+    return true;
   }
 
   /** @throws what is wrong with the head, in the turn of the call: nothing that follows is carried out before. */
@@ -186,20 +175,17 @@ export class Listener {
     exchange: Exchange,
     caller: Verdict,
     token: string,
+    body: Body,
     sendContinue?: () => void,
-    body?: ReturnType<Creates["holdBody"]>,
   ): Promise<void> {
     const { req } = exchange;
     if (!caller) throw invalidToken();
-    assertCaller(caller);
+    if (!Array.isArray(caller.scopes)) throw new TypeError("verify: expected { name, scopes }");
     exchange.caller = caller;
     const { operations, id } = this.#findRoute(req);
-    const operation = findOperation(operations, req.method ?? "");
-    exchange.operation = operation.name;
-    checkScope(operation, caller);
+    const operation = checkOperation(exchange, operations, caller);
     checkExpectation(req);
-    if (operation === CREATE_PLANT)
-      return this.#creates.create(exchange, token, sendContinue, body);
+    if (operation === CREATE) return this.#creates.create(exchange, token, body, sendContinue);
     if (announcesBody(req)) {
       exchange.closeAfter();
       throw new PlantStoreError("bad_request", "body: expected none in a read, got one");
@@ -219,86 +205,67 @@ export class Listener {
     const prefix = `${this.#plantsPath}/`;
     const id = path.startsWith(prefix) ? parseCanonicalInt64(path.slice(prefix.length)) : undefined;
     if (id !== undefined) return { operations: PLANT, id };
-    const known = `${this.#plantsPath} or ${prefix}{id}`;
-    const { originalUrl = req.url } = req as { originalUrl?: string };
-    const why = originalUrl === req.url ? "" : `; the program around has cut it: ${MOUNTING}`;
-    const message = `path: expected exactly ${known}, with an int64 as the id, without leading zeros`;
-    throw new PlantStoreError("not_found", message + why);
-  }
-
-  #allows(origin: string): boolean {
-    return this.#origins.size > 0 && (this.#origins.has(ANY_ORIGIN) || this.#origins.has(origin));
-  }
-
-  /** Whether a browser asks before a page of an allowed origin sends a request. */
-  #isPreflight({ method, headers }: IncomingMessage): boolean {
-    const { origin, "access-control-request-method": wanted } = headers;
-    const isOfPage = method === "OPTIONS" && wanted !== undefined && origin !== undefined;
-    return isOfPage && this.#allows(origin);
+    const isMounted = "originalUrl" in req && req.originalUrl !== req.url;
+    const why = isMounted ? "; the router around it has cut the path: use app.use(listener)" : "";
+    const known = `${this.#plantsPath} or ${prefix}{id}, an int64 without leading zeros`;
+    throw new PlantStoreError("not_found", `path: expected exactly ${known}${why}`);
   }
 }
 
-const MOUNTING = 'mount the listener with app.use(listener) and the option "basePath"';
-
-/** Of the two mistakes that types do not find in JavaScript. @throws TypeError. */
-function assertPorts({ plants, tokens }: Partial<ListenerOptions> = {}): void {
-  if (typeof plants?.create !== "function") {
-    const got = plants instanceof Promise ? "a Promise; await PlantStore.open()" : typeof plants;
-    throw new TypeError(`plants: expected a store, got ${got}`);
-  }
-  if (typeof tokens?.verify === "function") return;
-  const got = tokens instanceof Promise ? "a Promise; await TokenRegistry.open()" : typeof tokens;
-  throw new TypeError(`tokens: expected an object with verify(token), got ${got}`);
+/** Finds the mistakes that types do not find in JavaScript. @throws TypeError. */
+function assertPort(name: string, port: object, method: string): void {
+  if (typeof (port as Record<string, unknown> | undefined)?.[method] === "function") return;
+  const got = types.isPromise(port) ? "a promise, which has to be awaited" : typeof port;
+  throw new TypeError(`${name}: expected an object with ${method}(), got ${got}`);
 }
 
-function isWaiting(verdict: ReturnType<TokenVerifier["verify"]>): verdict is Promise<Verdict> {
-  return typeof (verdict as Partial<Promise<Verdict>> | undefined | null)?.then === "function";
-}
-
-/** @throws TypeError for a `verify` that does not say whose token it is. */
-function assertCaller(caller: VerifiedToken): void {
-  if (typeof caller.name === "string" && Array.isArray(caller.scopes)) return;
-  throw new TypeError("verify: expected { name, scopes } of an accepted token, got another value");
-}
-
-/** @throws ReplyError `method_not_allowed`. */
-function findOperation(operations: Operations, method: string): Operation {
+/** @throws PlantStoreError `method_not_allowed` or `insufficient_scope`. */
+function checkOperation(
+  exchange: Exchange,
+  operations: Operations,
+  { scopes }: VerifiedToken,
+): Operation {
+  const { method = "" } = exchange.req;
   const operation = operations.get(method);
-  if (operation !== undefined) return operation;
-  const methods = [...operations.keys()].join(", ");
-  const message = `method: expected one of ${methods}, got ${method}`;
-  throw new ReplyError("method_not_allowed", message, ["Allow", methods]);
-}
-
-/** @throws ReplyError `insufficient_scope`. */
-function checkScope({ scope }: Operation, { scopes }: VerifiedToken): void {
-  if (scopes.includes(scope)) return;
+  if (operation === undefined) {
+    const methods = [...operations.keys()].join(", ");
+    exchange.res.setHeader("Allow", methods);
+    const message = `method: expected one of ${methods}, got ${method}`;
+    throw new PlantStoreError("method_not_allowed", message);
+  }
+  const { name, scope } = operation;
+  exchange.operation = name;
+  if (scopes.includes(scope)) return operation;
   const challenge = `Bearer realm="plant-store", error="insufficient_scope", scope="${scope}"`;
-  const message = `Authorization: expected a token with the scope "${scope}", got one with "${scopes.join(" ")}"`;
-  throw new ReplyError("insufficient_scope", message, ["WWW-Authenticate", challenge]);
+  exchange.res.setHeader("WWW-Authenticate", challenge);
+  const message = `Authorization: expected a token with the scope "${scope}", got "${scopes.join(" ")}"`;
+  throw new PlantStoreError("insufficient_scope", message);
 }
 
 /** Headers that a page may read, in addition to those of the Fetch standard. */
 const EXPOSED = "Link, Retry-After, WWW-Authenticate, X-Request-Id";
 /** Headers that a page may send without asking for them. */
 const ALLOWED = ["authorization", "content-type", "x-request-id"];
-const HEADER_NAME = new RegExp(`^${HEADER_WORD}$`);
-/** A list that is longer than any of a page allows nothing more. */
+/** RFC 9110 section 5.6.2. */
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** A longer list is that of no page, and allows nothing more. */
 const ASKED_CHARACTERS_MAX = 1024;
 
+/** Whether a browser asks before a page sends a request. */
+function isPreflight({ method, headers }: IncomingMessage): boolean {
+  return method === "OPTIONS" && headers["access-control-request-method"] !== undefined;
+}
+
 /** For any path, so that a page can read a 404, and any header: tools for tracing add their own. */
-function preflightReply({ headers }: IncomingMessage) {
+function preflightReply({ headers }: IncomingMessage): Reply {
   const { "access-control-request-headers": list = "" } = headers;
   const asked = list.length > ASKED_CHARACTERS_MAX ? [] : list.toLowerCase().split(/[ \t]*,[ \t]*/);
   const allowed = new Set([...ALLOWED, ...asked.filter((name) => HEADER_NAME.test(name))]);
-  const names = [...allowed].join(", ");
+  const methods = ["Access-Control-Allow-Methods", [...PLANTS.keys()].join(", ")];
+  const names = ["Access-Control-Allow-Headers", [...allowed].join(", ")];
   return {
     status: 204,
     body: "",
-    headers: [
-      ...["Access-Control-Allow-Methods", [...PLANTS.keys()].join(", ")],
-      ...["Access-Control-Allow-Headers", names],
-      ...["Access-Control-Max-Age", "7200"],
-    ],
+    headers: [...methods, ...names, "Access-Control-Max-Age", "7200"],
   };
 }

@@ -23,7 +23,11 @@ import { Connections, SWEEP_MS } from "./connections.ts";
 import { HEADERS_MAX } from "./head.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
 
-export interface ServerOptions extends ListenerOptions, ListenOptions {
+export interface ServerOptions extends ListenerOptions {
+  /** Default: 127.0.0.1. */
+  readonly host?: string | undefined;
+  /** Default: 8080; 0 picks a free one. */
+  readonly port?: number | undefined;
   /** Serve HTTPS, TLS 1.2 or later, with this certificate. Default: plain HTTP. */
   readonly tls?: TlsOptions | undefined;
   /** Request line and headers together; longer ones get 431. Default: 16 KiB. */
@@ -32,10 +36,7 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
   readonly headerTimeoutMs?: number | undefined;
   /** The time to send a whole request; then 408. Default: 30,000. */
   readonly requestTimeoutMs?: number | undefined;
-  /**
-   * An idle connection is closed after this and up to 2 s more. Default: 75,000, so that a load balancer closes
-   * first, after 60 s.
-   */
+  /** An idle connection is closed after this. Default: 75,000, so that a load balancer closes first. */
   readonly keepAliveTimeoutMs?: number | undefined;
   /**
    * Connections that are open at once. If one more comes, the client with the most loses its oldest; all without
@@ -43,13 +44,6 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
    * 48 KiB each, or 250 KiB with TLS.
    */
   readonly connectionsMax?: number | undefined;
-}
-
-export interface ListenOptions {
-  /** Default: 127.0.0.1. */
-  readonly host?: string | undefined;
-  /** Default: 8080; 0 picks a free one. */
-  readonly port?: number | undefined;
 }
 
 export class PlantServer {
@@ -91,11 +85,9 @@ export class PlantServer {
   }
 
   /**
-   * Takes another certificate and key for new connections; open connections keep the old pair. Only
-   * for a server that was started with `tls`.
+   * Takes another certificate and key for new connections.
    *
-   * @throws Error if they do not belong together, and the old pair stays; TypeError if the server
-   * speaks plain HTTP.
+   * @throws Error if they do not belong together, and the old pair stays; TypeError without `tls`.
    */
   replaceCertificate(tls: TlsOptions): void {
     if (!(this.#server instanceof https.Server)) {
@@ -127,9 +119,9 @@ export class PlantServer {
     const graceMs = Math.min(DRAIN_GRACE_MS, drainTimeoutMs);
     await sleep(graceMs); // what was sent by now is read
     const closed = new Promise((resolve) => this.#server.close(resolve));
-    this.#connections.closeIdle();
-    const closing = setInterval(() => this.#connections.closeIdle(), DRAIN_GRACE_MS);
-    const cutting = setTimeout(() => this.#connections.closeAll(), drainTimeoutMs - graceMs);
+    this.#connections.close(false);
+    const closing = setInterval(() => this.#connections.close(false), DRAIN_GRACE_MS);
+    const cutting = setTimeout(() => this.#connections.close(true), drainTimeoutMs - graceMs);
     await closed;
     clearInterval(closing);
     clearTimeout(cutting);

@@ -2,18 +2,20 @@
 export const HTTP = `
 http/listener.ts
 an origin of CORS is compared by its beginning: contract/contract
-- this.#origins.has(ANY_ORIGIN) || this.#origins.has(origin)
-+ this.#origins.has(ANY_ORIGIN) || [...this.#origins].some((known) => origin.startsWith(known))
+- if (!this.#origins.has(allowed)) return false;
++ if (![...this.#origins].some((known) => allowed.startsWith(known))) return false;
 a base path is compared without regard to case: contract/contract
 -     if (path === this.#plantsPath) return
 +     if (path.toLowerCase() === this.#plantsPath.toLowerCase()) return
 a scope is not checked: contract/contract
--     checkScope(operation, caller);
+- if (scopes.includes(scope)) return operation;
++ if (scopes.length > 0) return operation;
 a path is looked up before the token: contract/contract
 -     if (!caller) throw invalidToken();
 +     this.#findRoute(req); if (!caller) throw invalidToken();
 HEAD is not allowed for a list: contract/contract
--   ["HEAD", LIST_PLANTS],
+- Object.entries({ GET: LIST, HEAD: LIST, POST: CREATE })
++ Object.entries({ GET: LIST, POST: CREATE })
 a read may have a body: contract/contract
 -     if (announcesBody(req)) {
 +     if (req.complete) {
@@ -49,29 +51,30 @@ any peer may name its client: http/client-address
 + while (client !== undefined) {
 http/exchange.ts
 a 503 does not say when to retry: contract/contract
--   overloaded: RETRY,
+- status === 503 ? RETRY :
++ status === 1 ? RETRY :
 a response says why the server failed: contract/contract
--   const { code, message } = isKnown ? cause : INTERNAL;
-+   const { code, message } = isKnown ? cause : { ...INTERNAL, message: String(cause) };
+- { code: "internal", message: INTERNAL };
++ { code: "internal", message: String(cause) };
 an error has a third member: contract/contract
 - JSON.stringify({ error, message })
 + JSON.stringify({ error, message, code })
 a length is counted in characters: contract/contract
--   const length = \`\${Buffer.byteLength(body)}\`;
-+   const length = \`\${body.length}\`;
+-     const length = \`\${Buffer.byteLength(body)}\`;
++     const length = \`\${body.length}\`;
 a cache may keep a plant: contract/contract
-- ["Cache-Control", "no-store", "X-Request-Id", requestId]
-+ ["X-Request-Id", requestId]
+- ["Cache-Control", "no-store", "X-Request-Id", this.requestId]
++ ["X-Request-Id", this.requestId]
 an unsafe request id of the client is repeated: contract/contract
-- return typeof sent === "string" && SAFE_ID.test(sent) ? sent : OUR_ID + ++made;
-+ return typeof sent === "string" ? sent : OUR_ID + ++made;
+- typeof sent === "string" && SAFE_ID.test(sent) ? sent
++ typeof sent === "string" ? sent
 what requests hold is never given back: http/memory
 -     this.#budget.giveBack(this.caller?.name ?? "", this.#held);
 what reads hold is lost after a CONNECT: http/connection
 - if (res.socket === null) req.socket.setMaxListeners(0).on("close", this.#end);
 a client that sends a long body before it reads gets no response: http/pipelining
--     if (this.#previous === undefined) closeWith(socket, text);
-+     if (this.#previous === undefined) socket.end(text, () => socket.destroy());
+-     if (this.#previous === undefined) closeWith(req.socket, text);
++     if (this.#previous === undefined) req.socket.end(text, () => req.socket.destroy());
 http/budget.ts
 one token may take all of a budget: http/budget
 -     if (share > this.#max - this.#held - bytes) throw overloaded();
@@ -122,7 +125,7 @@ strangers take the connections of others: http/connections-max
 http/server.ts
 a stop cuts the requests in flight: http/server
 -     this.#connections.drain();
-+     this.#connections.closeAll();
++     this.#connections.close(true);
 a second close of a server does not wait: http/server
 -     this.#closing ??= this.#drain(drainTimeoutMs);
 +     if (this.#closing !== undefined) return; this.#closing = this.#drain(drainTimeoutMs);
