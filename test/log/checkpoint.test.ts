@@ -37,13 +37,6 @@ test("its file is one line of JSON", async (t) => {
   assert.equal(text, '{"bytes":9,"crc32":3421780262}\n');
 });
 
-test("a log without a checkpoint differs from an empty one", async (t) => {
-  const logPath = path.join(makeFolder(t), "log");
-  assert.equal(await readCheckpoint(logPath), undefined);
-  await writeCheckpoint(logPath, EMPTY_LOG);
-  assert.notEqual(await readCheckpoint(logPath), undefined);
-});
-
 test("a checkpoint grows with the bytes that are appended, in any parts", () => {
   fc.assert(
     fc.property(fc.uint8Array(), fc.uint8Array(), (one, two) => {

@@ -2,23 +2,16 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { LogFile, replaceFile } from "../../src/log/file.ts";
 import { type End, endSyncs, endWrites } from "../support/failing-writes.ts";
 import { makeFolder } from "../support/folders.ts";
 import { MEDDLING, openLog } from "../support/logs.ts";
-import { watchDisk } from "../support/watched-disk.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { changesOf, failAt } from "../support/watched-disk.ts";
 
 const read = (filePath: string) => fs.readFileSync(filePath, "utf8");
-
-test("a missing file is made, empty and for its owner alone", async (t) => {
-  const filePath = path.join(makeFolder(t), "new.jsonl");
-  const file = await LogFile.open(filePath);
-  t.after(() => file.close());
-  assert.equal(fs.statSync(filePath).mode & 0o777, 0o600);
-  assert.deepEqual([file.path, file.end], [filePath, 0]);
-});
 
 test("a path that cannot be opened is an io_error; a missing file is none when it is only read", async (t) => {
   const folder = makeFolder(t);
@@ -44,7 +37,7 @@ test("an append adds to the end of the file and moves it", async (t) => {
 
 test("an append that is written in parts is continued", async (t) => {
   const file = await openLog(t, "old\n");
-  await endWrites(t, { written: 1 }, { written: 2 });
+  await endWrites(t, { written: 1 }, { written: 3 }, { code: "EIO" }); // a third would be too many
   await file.append(Buffer.from("one\n"));
   assert.deepEqual([read(file.path), file.end], ["old\none\n", 8]);
 });
@@ -58,24 +51,24 @@ test("an append never overwrites what another process appended, and is not repor
   assert.equal(read(one.path), "old\none\ntwo\n");
 });
 
-const FAILURES: readonly [what: string, ends: readonly End[], code: string, left: string][] = [
-  ["no room for anything", [{ code: "ENOSPC" }], "write_failed", "old\n"],
-  ["a full quota", [{ code: "EDQUOT" }], "write_failed", "old\n"],
-  ["a limit of file size", [{ written: 2 }, { code: "EFBIG" }], "write_failed", "old\n"],
-  ["room for a part", [{ written: 2 }, { code: "ENOSPC" }], "write_failed", "old\n"],
+const FAILURES: readonly [what: string, code: string, ...ends: End[]][] = [
+  ["no room for anything", "write_failed", { code: "ENOSPC" }],
+  ["a full quota", "write_failed", { code: "EDQUOT" }],
+  ["a limit of file size", "write_failed", { written: 2 }, { code: "EFBIG" }],
+  ["room for a part", "write_failed", { written: 2 }, { code: "ENOSPC" }],
   // The call reports no byte, although all have reached the file.
-  ["a sync that fails", [{ written: 4, code: "EIO" }], "store_failed", "old\n"],
-  ["a sync without room", [{ written: 4, code: "ENOSPC" }], "store_failed", "old\n"],
-  ["a write that fails", [{ code: "EIO" }], "store_failed", "old\n"],
-  ["a write of nothing", [{ written: 0 }], "store_failed", "old\n"],
+  ["a sync that fails", "store_failed", { written: 4, code: "EIO" }],
+  ["a sync without room", "store_failed", { written: 4, code: "ENOSPC" }],
+  ["a write that fails", "store_failed", { code: "EIO" }],
+  ["a write of nothing", "store_failed", { written: 0 }],
 ];
 
-for (const [what, ends, code, left] of FAILURES) {
+for (const [what, code, ...ends] of FAILURES) {
   test(`an append that meets ${what} is ${code}, and the file ends where it did`, async (t) => {
     const file = await openLog(t, "old\n");
     await endWrites(t, ...ends);
     await assert.rejects(file.append(Buffer.from("one\n")), { code });
-    assert.deepEqual([read(file.path), file.end], [left, 4]);
+    assert.deepEqual([read(file.path), file.end], ["old\n", 4]);
   });
 }
 
@@ -145,49 +138,44 @@ test("a read fills the buffer, with fewer bytes only at the end of the file", as
   }
 });
 
-const write = (text: string) => (file: LogFile) => file.append(Buffer.from(text));
+const write = (file: LogFile) => file.append(Buffer.from("new"));
 
-test("a file is replaced durably, in this order, also over what a killed process left", async (t) => {
+/** A folder with a file, and what a killed process left of a replacement. */
+function prepare(t: TestContext): [folder: string, filePath: string] {
   const folder = makeFolder(t);
   const filePath = path.join(folder, "a");
   fs.writeFileSync(filePath, "old");
   fs.writeFileSync(`${filePath}.new`, "left");
-  const changes: string[] = [];
-  await watchDisk(
-    (change) => changes.push(change.replaceAll(folder, "")),
-    () => replaceFile(filePath, write("new")),
-  );
-  assert.deepEqual(changes, [
-    "unlink /a.new",
-    "open /a.new",
-    "append /a.new",
-    "rename /a",
-    "syncFolder ",
+  return [folder, filePath];
+}
+
+test("a file is replaced durably, in this order, also over what a killed process left", async (t) => {
+  const [folder, filePath] = prepare(t);
+  assert.deepEqual(await changesOf(folder, () => replaceFile(filePath, write)), [
+    "unlink DIR/a.new",
+    "open DIR/a.new",
+    "append DIR/a.new",
+    "rename DIR/a",
+    "syncFolder DIR",
   ]);
-  assert.deepEqual([fs.readdirSync(folder), read(filePath)], [["a"], "new"]);
+  assert.deepEqual(snapshot(folder), { a: "new" });
 });
 
-for (const failing of ["open", "append", "rename"]) {
-  test(`a replacement whose ${failing} fails leaves the old file, and nothing else`, async (t) => {
-    const folder = makeFolder(t);
-    const filePath = path.join(folder, "a");
-    fs.writeFileSync(filePath, "old");
-    const fail = (change: string) => {
-      if (change.startsWith(failing)) throw new Error("no");
-    };
-    const replacing = watchDisk(fail, () => replaceFile(filePath, write("new")));
+for (const failing of ["open DIR/a.new", "append DIR/a.new", "rename DIR/a"]) {
+  test(`a replacement whose "${failing}" fails leaves the old file, and nothing else`, async (t) => {
+    const [folder, filePath] = prepare(t);
+    const replacing = failAt(folder, failing, () => replaceFile(filePath, write));
     await assert.rejects(replacing, PlantStoreError);
-    assert.deepEqual([fs.readdirSync(folder), read(filePath)], [["a"], "old"]);
+    assert.deepEqual(snapshot(folder), { a: "old" });
   });
 }
 
 test("a file is not replaced if its lock is lost meanwhile", async (t) => {
-  const filePath = path.join(makeFolder(t), "a");
-  fs.writeFileSync(filePath, "old");
+  const [folder, filePath] = prepare(t);
   const lost = new PlantStoreError("locked", "lost");
   const assertHeld = () => {
     throw lost;
   };
-  await assert.rejects(replaceFile(filePath, write("new"), { assertHeld }), lost);
-  assert.equal(read(filePath), "old");
+  await assert.rejects(replaceFile(filePath, write, { assertHeld }), lost);
+  assert.deepEqual(snapshot(folder), { a: "old" });
 });

@@ -48,15 +48,6 @@ function outcomes(appends: readonly Promise<number>[]): Promise<(number | string
 const appendAll = (writer: LogWriter, ...records: readonly string[]) =>
   records.map((record) => writer.append(record));
 
-test("an append resolves with the offset of a record that is in the file", async (t) => {
-  const { writer, content } = await openWriter(t);
-  assert.equal(await writer.append("one"), 4);
-  assert.equal(content(), "old\none\n");
-  assert.equal(await writer.append("é"), 8);
-  assert.equal(await writer.append(""), 11);
-  assert.equal(content(), "old\none\né\n\n");
-});
-
 test("the end covers what is durable, and grows with the sync, not before", async (t) => {
   const during: number[] = [];
   const { writer, content } = await openWriter(t, {

@@ -10,7 +10,7 @@ import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 import { collectWarnings, until } from "../support/watch.ts";
-import { changesOf, watchDisk } from "../support/watched-disk.ts";
+import { changesOf, failAt, watchDisk } from "../support/watched-disk.ts";
 
 const LINE = '{"id":1,"name":"a"}\n';
 const TORN = `${LINE}{"id":2`;
@@ -26,11 +26,6 @@ const CHECKPOINT = [
 const KEPT = ["open LOG.quarantine", "append LOG.quarantine", "syncFolder DIR"];
 const CUT = ["truncate LOG", "sync LOG"];
 
-/** A change of a watched disk, with short names for the log and its folder. */
-function shorten(change: string, folder: string): string {
-  return change.replace(logPath(folder), "LOG").replace(folder, "DIR");
-}
-
 for (const [says, log, steps] of [
   ["a new log, its name and its folder are synced", "", OPENED],
   ["a torn tail is kept, then cut, and all is synced", TORN, [...KEPT, ...CUT, ...OPENED]],
@@ -38,9 +33,8 @@ for (const [says, log, steps] of [
   test(`${says} before the checkpoint is written`, async (t) => {
     const folder = makeFolder(t);
     if (log !== "") writeLog(folder, log);
-    const changes = await changesOf(() => openStore(t, folder));
-    const found = changes.map((change) => shorten(change, folder));
-    assert.deepEqual(found, ["open LOG", ...steps, ...CHECKPOINT]);
+    const changes = await changesOf(folder, () => openStore(t, folder));
+    assert.deepEqual(changes, ["open LOG", ...steps, ...CHECKPOINT]);
   });
 }
 
@@ -57,10 +51,7 @@ for (const [log, failing, code] of [
   test(`${what} whose "${failing}" fails is ${code}, and the log stays as it is`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
-    const fail = (change: string) => {
-      if (shorten(change, folder) === failing) throw new Error("EIO");
-    };
-    const opening = watchDisk(fail, () => PlantStore.open(folder));
+    const opening = failAt(folder, failing, () => PlantStore.open(folder));
     const message = code === "unsynced" ? /restart the machine/ : /quarantine/;
     await assert.rejects(opening, { code, message });
     assert.deepEqual([readLog(folder), openFilesIn(folder)], [log, []]);

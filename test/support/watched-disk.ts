@@ -81,9 +81,26 @@ export async function killAhead(change: number, work: () => Promise<unknown>): P
   return isKilled;
 }
 
-/** The changes that work makes, in order. */
-export async function changesOf(work: () => Promise<unknown>): Promise<string[]> {
+/** The changes that work makes, in order; `DIR` is the folder, and `LOG` the log in it. */
+export async function changesOf(folder: string, work: () => Promise<unknown>): Promise<string[]> {
   const changes: string[] = [];
-  await watchDisk((change) => changes.push(change), work);
+  await watchDisk((change) => changes.push(shorten(folder, change)), work);
   return changes;
+}
+
+/** Does work in which each such change fails: one of `changesOf`. */
+export function failAt<T>(
+  folder: string,
+  failing: string,
+  work: () => Promise<T>,
+  code = "EIO",
+): Promise<T> {
+  const fail = (change: string) => {
+    if (shorten(folder, change) === failing) throw Object.assign(new Error(code), { code });
+  };
+  return watchDisk(fail, work);
+}
+
+function shorten(folder: string, change: string): string {
+  return change.replace(folder, "DIR").replace("DIR/plants.jsonl", "LOG");
 }
