@@ -50,6 +50,7 @@ export function encodeTokenRecord(record: TokenRecord): string {
   return JSON.stringify({ name, hash, scopes, ...times, revokedAt: date(revokedAt) });
 }
 
+const HASH = /^[0-9a-f]{64}$/;
 const RECORD_MEMBERS = ["name", "hash", "scopes", "createdAt", "expiresAt", "revokedAt"];
 
 /**
@@ -64,8 +65,8 @@ export function decodeTokenRecord(line: string): TokenRecord {
   if (!Object.keys(members).every((member) => RECORD_MEMBERS.includes(member))) {
     throw damage("members", `only ${RECORD_MEMBERS.join(", ")}`);
   }
-  if (typeof name !== "string" || !isTokenName(name)) throw damage("name", "letters and digits");
-  if (typeof hash !== "string" || !/^[0-9a-f]{64}$/.test(hash)) throw damage("hash", "a SHA-256");
+  if (typeof name !== "string" || !isTokenName(name)) throw damage("name", TOKEN_NAME);
+  if (typeof hash !== "string" || !HASH.test(hash)) throw damage("hash", "64 hexadecimal digits");
   if (!isScopes(scopes)) throw damage("scopes", SCOPE_ARRAY);
   return {
     name,
@@ -106,16 +107,15 @@ function isScopes(value: unknown): value is Scope[] {
   return Array.isArray(value) && value.every(isScope);
 }
 
+/** For messages. */
+const TOKEN_NAME = "1 to 64 letters, digits and ._@-, the first a letter or digit";
 const SCOPE_ARRAY = `an array of ${SCOPES.join(", ")}`;
 
 /** What a date can hold. @internal */
 export const TIME_MAX = 8.64e15;
 
 export interface NewToken {
-  /**
-   * 1 to 64 letters, digits, `.`, `_`, `@` and `-`, the first a letter or digit. No live token may
-   * have the same name.
-   */
+  /** 1 to 64 letters, digits, `.`, `_`, `@` and `-`, the first a letter or digit; of no other live token. */
   readonly name: string;
   /** Default: `write` alone. */
   readonly scopes?: readonly Scope[] | undefined;
@@ -132,12 +132,7 @@ export interface NewToken {
 export function makeRecord(token: string, newToken: NewToken, now: number): TokenRecord {
   const { name, scopes = ["write"], expiresAt } = newToken;
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
-  if (!isTokenName(name)) {
-    throw new RangeError(
-      "name: expected 1 to 64 letters, digits, dots, underscores, @ and hyphens, " +
-        `starting with a letter or digit, got "${name}"`,
-    );
-  }
+  if (!isTokenName(name)) throw new RangeError(`name: expected ${TOKEN_NAME}, got "${name}"`);
   if (!isScopes(scopes)) throw new RangeError(`scopes: expected ${SCOPE_ARRAY}`);
   if (expiresAt !== undefined && !(expiresAt > now && expiresAt <= TIME_MAX)) {
     throw new RangeError(`expiresAt: expected a time in the future, at most ${TIME_MAX} ms`);
@@ -146,12 +141,12 @@ export function makeRecord(token: string, newToken: NewToken, now: number): Toke
   return { name, hash: hashToken(token), scopes, createdAt: now, ...expiry };
 }
 
+type Tokens = readonly TokenRecord[];
+
 /** @internal */
 export function tokenExists(name: string): PlantStoreError {
-  return new PlantStoreError(
-    "token_exists",
-    `Cannot create token "${name}": a live token has this name; choose another, or revoke that one first`,
-  );
+  const why = "a live token has this name; choose another, or revoke that one first";
+  return new PlantStoreError("token_exists", `Cannot create token "${name}": ${why}`);
 }
 
 /**
@@ -160,18 +155,13 @@ export function tokenExists(name: string): PlantStoreError {
  * @throws PlantStoreError `token_unknown` if that changes none.
  * @internal
  */
-export function revokeAll(
-  tokens: readonly TokenRecord[],
-  name: string,
-  revokedAt: number,
-): TokenRecord[] {
+export function revokeAll(tokens: Tokens, name: string, revokedAt: number): TokenRecord[] {
   const isMeant = (token: TokenRecord) => token.name === name && token.revokedAt === undefined;
-  if (tokens.some(isMeant)) {
-    return tokens.map((token) => (isMeant(token) ? { ...token, revokedAt } : token));
+  if (!tokens.some(isMeant)) {
+    const why = 'every token of this name is revoked, or there is none; "token list" shows them';
+    throw new PlantStoreError("token_unknown", `Cannot revoke token "${name}": ${why}`);
   }
-  const why = "every token of this name is revoked, or there is none";
-  const message = `Cannot revoke token "${name}": ${why}; "token list" shows them`;
-  throw new PlantStoreError("token_unknown", message);
+  return tokens.map((token) => (isMeant(token) ? { ...token, revokedAt } : token));
 }
 
 /**
@@ -181,11 +171,7 @@ export function revokeAll(
  * a record is not possible.
  * @internal
  */
-export function selectNew(
-  tokens: readonly TokenRecord[],
-  records: Iterable<TokenRecord>,
-  now: number,
-): TokenRecord[] {
+export function selectNew(tokens: Tokens, records: Iterable<TokenRecord>, now: number) {
   const hashes = new Set(tokens.map(({ hash }) => hash));
   const names = new Set(tokens.filter((token) => isLive(token, now)).map(({ name }) => name));
   const added: TokenRecord[] = [];
