@@ -186,12 +186,12 @@ export class Connections {
     const error = errorOfParser(cause);
     const last = connection?.last;
     if (connection === undefined || error === undefined || !socket.writable) socket.destroy();
-    else if (last?.isLast === true) return;
-    else if (last?.req.complete === false) {
+    else if (last?.req.complete === false && !last.isResponded) {
       last.closeAfter();
-      if (last.isResponded) socket.destroy();
-      else last.fail(error);
-    } else {
+      last.fail(error);
+    } else if (last?.isLast === true) return;
+    else if (last?.req.complete === false) socket.destroy();
+    else {
       const req = new IncomingMessage(socket); // these bytes never became one
       req.headers.origin = this.#listener.onlyOrigin;
       this.#listener.refuse(this.#begin(connection, req, new ServerResponse(req)), error);

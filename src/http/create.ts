@@ -19,6 +19,7 @@ const LONG_BYTES = 64 * 1024;
 /** No client sends a plant in so many pieces of fewer bytes, and each takes a microsecond. */
 const SHORT_PIECES = { max: 1024, bytes: 64 };
 const NOTHING = Buffer.alloc(0);
+const ignore = () => {};
 
 export class Creates {
   readonly #plants: PlantService;
@@ -83,7 +84,7 @@ export class Body {
   hold(): this {
     const { req } = this.#exchange;
     this.#whole = this.#collect();
-    this.#whole.catch(() => {}); // nobody wants the body of a refused request
+    this.#whole.catch(ignore); // nobody wants the body of a refused request
     setImmediate(() => !this.#isAccepted && !this.#exchange.isResponded && req.pause());
     return this;
   }
@@ -109,17 +110,28 @@ export class Body {
   #collect(): Promise<Buffer> {
     const { req } = this.#exchange;
     const isDecoded = typeof req.readableEncoding === "string";
-    return new Promise((resolve, reject) => {
-      if (req.readableEnded || req.readableDidRead || isDecoded) reject(touchedBody());
-      req.on("data", (piece: Buffer) => {
+    const isTouched = req.readableEnded || req.readableDidRead || isDecoded;
+    req.on("error", ignore); // the response closes
+    return new Promise<Buffer>((resolve, reject) => {
+      if (isTouched) reject(touchedBody());
+      const add = (piece: Buffer) => {
         try {
           this.#add(piece);
         } catch (error) {
           reject(error);
+          forget();
         }
-      });
-      req.on("end", () => resolve(this.#bytes.subarray(0, this.#size)));
-      req.on("error", () => {}); // the response closes
+      };
+      const end = () => {
+        resolve(this.#bytes.subarray(0, this.#size));
+        forget();
+      };
+      // A connection keeps its last request, which must not keep the body.
+      const forget = () => {
+        req.off("data", add).off("end", end).on("data", ignore);
+        this.#bytes = NOTHING;
+      };
+      req.on("data", add).on("end", end);
     });
   }
 

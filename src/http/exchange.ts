@@ -16,7 +16,7 @@ import { publishWarning, type RequestMessage, requests } from "../core/channels.
 import { ERRORS, PlantStoreError, statusOf } from "../core/errors.ts";
 import type { VerifiedToken } from "../core/services.ts";
 import type { Budget } from "./budget.ts";
-import { ignoreFollowing } from "./node-internals.ts";
+import { ignoreBody, ignoreFollowing } from "./node-internals.ts";
 
 export interface Reply {
   readonly status: number;
@@ -217,7 +217,7 @@ export class Exchange {
     const lines = all.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join("");
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`;
     const text = req.method === "HEAD" ? head : `${head}${body}`;
-    req.resume();
+    ignoreBody(req);
     if (this.#previous === undefined) closeWith(req.socket, text);
     else this.#previous.whenSent(() => closeWith(req.socket, text));
   }

@@ -1,6 +1,7 @@
 /**
- * The one thing that the server uses of Node and Node does not document: that its HTTP parser hands over each
- * request by calling `onIncoming`. Where that is not so, `ignoreFollowing` has no effect.
+ * What the server uses of Node and Node does not document, for safety: its HTTP parser hands over each request by
+ * calling `onIncoming`, and each piece of a body by calling `push`. Where that is not so, these functions have
+ * no effect.
  */
 
 import type { IncomingMessage } from "node:http";
@@ -24,4 +25,10 @@ export function ignoreFollowing(req: IncomingMessage): void {
     next.resume();
     return SKIP_PACKET;
   };
+}
+
+/** Has Node keep nothing of a body that nobody reads: a packet may hold 11,000 pieces, each kept for a while. */
+export function ignoreBody(req: IncomingMessage): void {
+  req.push = () => true;
+  req.resume(); // or the parser may have paused the connection
 }

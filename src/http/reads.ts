@@ -81,7 +81,7 @@ export class Reads {
     try {
       for (;;) {
         const next = await this.#turns.pass(async () => {
-          await setImmediate();
+          if (!exchange.isOver) await setImmediate(); // lists whose clients have left must not pile up
           return exchange.isOver ? undefined : slices.next();
         });
         if (!(await this.#tokens.verify(token))) throw invalidToken();
