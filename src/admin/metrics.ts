@@ -3,13 +3,13 @@
  * Names never change, as error numbers do not; those of the process are known to dashboards.
  */
 import { readdirSync } from "node:fs";
-import { Histogram, type Recorder } from "./recorder.ts";
+import type { Histogram, Recorder } from "./recorder.ts";
 import { readState, STATES, type Status } from "./status.ts";
 
 type Labels = Readonly<Record<string, string | number>>;
 type Sample = readonly [labels: Labels, value: number, suffix?: string];
 /** Values by `NAME TYPE HELP`; `undefined` if unknown. */
-type Metrics = Readonly<Record<string, number | Histogram | readonly Sample[] | undefined>>;
+type Metrics = Readonly<Record<string, number | readonly Sample[] | undefined>>;
 
 export function encodeMetrics(status: Status, recorder: Recorder): string {
   const metrics = { ...readStatus(status), ...readRecorder(recorder), ...readProcess() };
@@ -49,17 +49,20 @@ function readStatus(status: Status): Metrics {
 }
 
 function readRecorder(recorder: Recorder): Metrics {
-  const { requestSeconds, syncSeconds, batchRecords, warningCount } = recorder;
   const outcomes = Array.from(recorder.outcomes.values(), (outcome): Sample => {
     const { operation, status, error = "", count } = outcome;
     return [{ operation, status, error }, count];
   });
   return {
     "plant_store_http_requests_total counter Requests; status 0: they broke off.": outcomes,
-    "plant_store_http_request_duration_seconds histogram Without streams.": requestSeconds,
-    "plant_store_sync_duration_seconds histogram Of a write that syncs a batch.": syncSeconds,
-    "plant_store_batch_records histogram Plants in a batch.": batchRecords,
-    "plant_store_warnings_total counter Events `warning` logged.": warningCount,
+    "plant_store_http_request_duration_seconds histogram Without streams.": samplesOf(
+      recorder.requestSeconds,
+    ),
+    "plant_store_sync_duration_seconds histogram Of a write that syncs a batch.": samplesOf(
+      recorder.syncSeconds,
+    ),
+    "plant_store_batch_records histogram Plants in a batch.": samplesOf(recorder.batchRecords),
+    "plant_store_warnings_total counter Events `warning` logged.": recorder.warningCount,
   };
 }
 
@@ -68,7 +71,7 @@ function readProcess(): Metrics {
   return {
     "process_cpu_seconds_total counter Processor time.": (user + system) / 1e6,
     "process_resident_memory_bytes gauge Memory.": process.memoryUsage.rss(),
-    "process_start_time_seconds gauge Since 1970.": performance.timeOrigin / 1000,
+    "process_start_time_seconds gauge When it started, since 1970.": performance.timeOrigin / 1000,
     "process_open_fds gauge Open descriptors.": countOpenFiles(),
   };
 }
@@ -86,12 +89,7 @@ function countOpenFiles(): number | undefined {
 function encodeMetric(metric: string, value: Metrics[string]): string {
   const [, name = "", type, help] = /^(\w+) (\w+) (.*)$/.exec(metric) ?? [];
   if (value === undefined) return "";
-  const samples =
-    value instanceof Histogram
-      ? samplesOf(value)
-      : typeof value === "number"
-        ? [[{}, value]]
-        : value;
+  const samples: readonly Sample[] = typeof value === "number" ? [[{}, value]] : value;
   const lines = samples.map(([labels, number, suffix = ""]) => {
     const pairs = Object.entries(labels).map(
       ([label, text]) => `${label}=${JSON.stringify(`${text}`)}`,

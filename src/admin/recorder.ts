@@ -36,7 +36,7 @@ export class Recorder {
   readonly outcomes = new Map<string, Outcome>();
   warningCount = 0;
   /** The newest first; a warning that repeats the newest one adds to its count. */
-  readonly warnings: { readonly message: string; count: number; lastAt: number }[] = [];
+  readonly warnings: { message: string; count: number; lastAt: number }[] = [];
   /** The last use of each token, by its name. */
   readonly lastUses = new Map<string, number>();
   /** Each at its second modulo their number. */
@@ -52,7 +52,13 @@ export class Recorder {
       slot.syncMsMax = Math.max(slot.syncMsMax, syncMs);
     }),
     subscribe("plant-store:warning", ({ message, cause }) => {
-      this.#keepWarning(cause instanceof Error ? `${message}: ${cause.message}` : message);
+      this.warningCount++;
+      const why = cause instanceof Error ? `: ${cause.message}` : "";
+      const text = summarize(message + why, 300);
+      const same = this.warnings[0]?.message === text ? this.warnings.shift() : undefined;
+      const count = 1 + (same?.count ?? 0);
+      this.warnings.unshift({ message: text, count, lastAt: clock.monotonicMs() });
+      this.warnings.splice(WARNINGS_MAX);
     }),
   ];
 
@@ -113,14 +119,6 @@ export class Recorder {
     const outcome = { operation, status, error, count: 0, lastAt: 0 };
     this.outcomes.set(key, outcome);
     return outcome;
-  }
-
-  #keepWarning(text: string): void {
-    this.warningCount++;
-    const message = summarize(text, 300);
-    const same = this.warnings[0]?.message === message ? this.warnings.shift() : undefined;
-    this.warnings.unshift({ message, count: 1 + (same?.count ?? 0), lastAt: clock.monotonicMs() });
-    this.warnings.splice(WARNINGS_MAX);
   }
 }
 

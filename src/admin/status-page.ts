@@ -11,13 +11,19 @@ import { readState, type Status } from "./status.ts";
 /** @param reloads whether the browser loads it again by itself. */
 export function renderPage(status: Status, recorder: Recorder, reloads: boolean): string {
   const slots = recorder.history();
+  const { state, message } = describe(status, total(slots, "failures"));
+  const now = new Date(clock.wallMs()).toISOString().replace("T", " ").slice(0, 19);
   return html`<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Plant store: ${readState(status).state}</title><style>${STYLE}</style></head>
+<title>Plant store: ${words(state)}</title><style>${STYLE}</style></head>
 <body><main>
-${renderHeader(status, total(slots, "failures"), reloads)}
-${renderFigures(status, slots.slice(-RECENT_SECONDS))}
+<header><h1>Plant store</h1> <b class="state ${state}">${words(state)}</b> ${message}
+<p>version ${status.version}, started ${ago(0)}; shown as of ${now} UTC</p>
+<nav aria-label="This listener"><a href="metrics">Metrics</a> <a href="healthz">Health</a>
+<a href="readyz">Readiness</a> <a href="openapi.json">API description</a>
+${reloads ? html`<a href="?refresh=0">Stop reloading</a>` : html`<a href="?">Reload every 5 s</a>`}</nav></header>
+${renderFigures(status, slots)}
 ${renderFirstRequest(status)}
 <div class="pair">${renderPlots(slots)}</div>
 ${status.folder === undefined ? "" : renderDisk(status, status.folder)}
@@ -40,24 +46,14 @@ const total = (slots: readonly Slot[], count: "creates" | "reads" | "failures") 
   slots.reduce((sum, slot) => sum + slot[count], 0);
 
 /** A server that fails requests does not look well, even if it is ready for more. */
-function renderHeader(status: Status, failures: number, reloads: boolean): Html {
+function describe(status: Status, failures: number): { state: string; message: string } {
   const { state, message } = readState(status);
-  const isFailing = state === "ready" && failures > 0;
-  const now = new Date(clock.wallMs()).toISOString().replace("T", " ").slice(0, 19);
-  const started = span(clock.wallMs() - performance.timeOrigin);
-  return html`<header><h1>Plant store</h1>
-<b class="state ${isFailing ? "failing" : state}">${isFailing ? "failing" : words(state)}</b>
-${message}${isFailing ? `, but ${figure(failures)} failed in the last 5 min` : ""}
-<p>version ${status.version}, started ${started} ago; shown as of ${now} UTC</p>
-<nav aria-label="This listener"><a href="metrics">Metrics</a> <a href="healthz">Health</a>
-<a href="readyz">Readiness</a> <a href="openapi.json">API description</a>
-${reloads ? html`<a href="?refresh=0">Stop reloading</a>` : html`<a href="?">Reload every 5 s</a>`}</nav></header>`;
+  if (state !== "ready" || failures === 0) return { state, message };
+  return { state: "failing", message: `${figure(failures)} requests of the last 5 min got a 5xx` };
 }
 
-/** Long enough for a steady figure of now. */
-const RECENT_SECONDS = 10;
-
-function renderFigures(status: Status, slots: readonly Slot[]): Html {
+function renderFigures(status: Status, history: readonly Slot[]): Html {
+  const slots = history.slice(-10);
   const rate = (count: number) => `${figure(count / Math.max(1, slots.length))} /s`;
   const histograms = slots.map(({ requestSeconds }) => requestSeconds);
   const latency = (share: number) => {
@@ -102,9 +98,6 @@ function renderPlots(slots: readonly Slot[]): Html[] {
   ];
 }
 
-/** A smaller free share of the disk is red. */
-const SHORT_SHARE = 0.05;
-
 function renderDisk(status: Status, folder: string): Html {
   const { disk } = status;
   const { logBytes, queueBytes, msSinceRefusal } = status.store() ?? {};
@@ -115,7 +108,7 @@ function renderDisk(status: Status, folder: string): Html {
   return html`<section><h2>Disk</h2>${facts([
     ["Data directory", folder],
     ["Log", size(logBytes)],
-    ["Free", share < SHORT_SHARE ? red(free) : free],
+    ["Free", share < 0.05 ? red(free) : free],
     ["Waiting to be written", size(queueBytes)],
     ["Last refused write", refused],
   ])}</section>`;

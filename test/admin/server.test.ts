@@ -4,10 +4,10 @@ import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { isLoopback, isSafeHost } from "../../src/admin/server.ts";
 import type { ServiceState } from "../../src/admin/status.ts";
-import { OPENAPI, type RequestMessage } from "../../src/index.ts";
+import { OPENAPI } from "../../src/index.ts";
 import { startAdmin } from "../support/admin.ts";
 import { errorNumber } from "../support/service.ts";
-import { collectMessages, collectWarnings } from "../support/watch.ts";
+import { collectWarnings } from "../support/watch.ts";
 
 for (const [path, type] of [
   ["/", "text/html; charset=utf-8"],
@@ -138,13 +138,6 @@ for (const line of ["POST /metrics", "POST /nowhere", "GET /metrics"]) {
 test("the first of several requests in one packet is carried out, and the connection closes", async (t) => {
   const { text } = await exchange(t, `GET /healthz HTTP/1.1\r\n${HEAD}\r\n`.repeat(1600));
   assert.equal(text.match(/^HTTP\/1\.1 200/gm)?.length, 1);
-});
-
-test("its requests are no requests of the service", async (t) => {
-  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
-  const admin = await startAdmin(t);
-  for (const path of ["/healthz", "/nowhere"]) await admin.get(path);
-  assert.deepEqual(requests, []);
 });
 
 const STATES: readonly [state: ServiceState, readyz: number][] = [

@@ -24,8 +24,8 @@ a stream that was cut counts as a success: admin/metrics
 + const status = message.status;
 admin/status-page.ts
 a server that fails every request looks well: admin/status-page
-- const isFailing = state === "ready" && failures > 0;
-+ const isFailing = state !== "ready" && failures > 0;
+- if (state !== "ready" || failures === 0) return
++ if (state !== "ready" || failures >= 0) return
 admin/page-parts.ts
 a name of a token becomes markup: admin/status-page
 -     return String(value).replace(/[&<>"']/g, (character) => \`&#\${character.charCodeAt(0)};\`);
