@@ -9,8 +9,8 @@
 import { setImmediate } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { Gate } from "../core/gate.ts";
 import { INT64_RANGE, parseCanonicalInt64 } from "../core/json.ts";
+import { Semaphore } from "../core/semaphore.ts";
 import type { PlantService, TokenVerifier } from "../core/services.ts";
 import { quote } from "../core/text.ts";
 import type { Exchange } from "./exchange.ts";
@@ -36,7 +36,7 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 export class Reads {
   readonly #plants: PlantService;
   readonly #tokens: TokenVerifier;
-  readonly #turns = new Gate(1);
+  readonly #turns = new Semaphore(1);
 
   constructor(plants: PlantService, tokens: TokenVerifier) {
     this.#plants = plants;
@@ -80,7 +80,7 @@ export class Reads {
     let [lines, bytes] = [0, 0];
     try {
       for (;;) {
-        const next = await this.#turns.pass(async () => {
+        const next = await this.#turns.run(async () => {
           if (!exchange.isOver) await setImmediate(); // lists whose clients have left must not pile up
           return exchange.isOver ? undefined : slices.next();
         });

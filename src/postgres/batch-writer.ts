@@ -14,10 +14,9 @@
 import { clock } from "../clock.ts";
 import { batches } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { Gate } from "../core/gate.ts";
 import { conflict, encodeNewPlant, type NewPlant } from "../core/plant.ts";
+import { Semaphore } from "../core/semaphore.ts";
 import type { CreateOutcome, Timer } from "../core/services.ts";
-import { ShortLivedMap } from "../core/short-lived-map.ts";
 import { type Connection, DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { closedFault, type Database, Lane } from "./database.ts";
 import { CREATE, createValues, decodeRow, isPlantOfRow, randomNumber } from "./schema.ts";
@@ -74,10 +73,10 @@ export class BatchWriter {
   /** Unused lanes; the last one is used next. */
   readonly #idle: Lane[];
   /** By id: creates of one id share its row. */
-  readonly #entries = new ShortLivedMap<bigint, Entry>();
+  readonly #entries = new Map<bigint, Entry>();
   /** Entries for which no statement was sent yet. */
   #queue: Entry[] = [];
-  readonly #heldTurns = new Gate(1);
+  readonly #heldTurns = new Semaphore(1);
   /** How many lanes are sending a batch. */
   #sending = 0;
   #isFlushDue = false;
@@ -126,7 +125,7 @@ export class BatchWriter {
     }
     this.queuedBytes += bytes;
     const entry = { plant, bytes, waiters: [waiter] };
-    this.#entries.add(plant.id, entry);
+    this.#entries.set(plant.id, entry);
     this.#queue.push(entry);
     if (!this.#isFlushDue) {
       this.#isFlushDue = true;
@@ -245,7 +244,7 @@ export class BatchWriter {
   async #hold(entry: Entry, number: string): Promise<void> {
     await this.#database.pause(HELD_PAUSE_MS);
     const options = { number, limitMs: 0 };
-    await this.#heldTurns.pass(() =>
+    await this.#heldTurns.run(() =>
       this.#send(this.#database.sideWrites, [entry], HELD_LOCK_TIMEOUT_MS, options),
     );
   }

@@ -15,8 +15,8 @@ import { setMaxListeners } from "node:events";
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { Gate } from "../core/gate.ts";
 import { ageMs, type Moment, VERDICT_MS } from "../core/live-tokens.ts";
+import { Semaphore } from "../core/semaphore.ts";
 import type { DatabaseStatus } from "../core/services.ts";
 import {
   Connection,
@@ -541,7 +541,7 @@ function isFinal(fault: DatabaseFault): boolean {
 /** Statements one after the other, on a connection that is replaced when it breaks. @internal */
 export class Lane {
   readonly #database: Database;
-  readonly #turns = new Gate(1);
+  readonly #turns = new Semaphore(1);
   #connection: Connection | undefined;
 
   constructor(database: Database) {
@@ -591,7 +591,7 @@ export class Lane {
     isWanted = () => true,
   ): Promise<T> {
     const deadline = clock.monotonicMs() + limitMs;
-    return this.#turns.pass(async () => {
+    return this.#turns.run(async () => {
       let fault: unknown;
       for (let attempt = 0; attempt === 0 || clock.monotonicMs() < deadline; attempt++) {
         if (!isWanted()) break;

@@ -8,7 +8,6 @@
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { Gate } from "../core/gate.ts";
 import { assertInt64 } from "../core/json.ts";
 import { assertNumbers } from "../core/options.ts";
 import {
@@ -20,6 +19,7 @@ import {
   unknownCursor,
   validatePlant,
 } from "../core/plant.ts";
+import { Semaphore } from "../core/semaphore.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { writeCheckpoint } from "../log/checkpoint.ts";
 import { systemCode } from "../log/disk.ts";
@@ -58,7 +58,7 @@ export class PlantStore implements PlantService {
   /** Creates in flight, by their ids: what each resolves with. */
   readonly #storing = new Map<bigint, Promise<NewPlant>>();
   /** Node's pool has four threads: two are left for appends and for polls of the tokens while a disk hangs. */
-  readonly #gate = new Gate(2);
+  readonly #readSlots = new Semaphore(2);
   /** Reads under way, for which a close waits. */
   readonly #reading = new Set<Promise<unknown>>();
   readonly #checking = clock.setInterval(() => void this.#check(), CHECK_MS);
@@ -167,7 +167,7 @@ export class PlantStore implements PlantService {
   /** Every read of the log begins here, so none is under way when it is closed. */
   async #read<T>(work: () => Promise<T>): Promise<T> {
     this.#assertUsable();
-    const reading = this.#gate.pass(work);
+    const reading = this.#readSlots.run(work);
     this.#reading.add(reading);
     return reading.finally(() => this.#reading.delete(reading));
   }

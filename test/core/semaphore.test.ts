@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Gate } from "../../src/core/gate.ts";
+import { Semaphore } from "../../src/core/semaphore.ts";
 
 interface Work {
   readonly name: string;
@@ -8,11 +8,11 @@ interface Work {
   fail(error: Error): void;
 }
 
-test("a gate runs at most its number of tasks at once, and the others in order", async () => {
-  const gate = new Gate(2);
+test("a semaphore runs at most its number of tasks at once, and the others in order", async () => {
+  const semaphore = new Semaphore(2);
   const begun: Work[] = [];
   const pass = (name: string) =>
-    gate.pass(
+    semaphore.run(
       () =>
         new Promise<string>((resolve, reject) => {
           begun.push({ name, end: () => resolve(name), fail: reject });
@@ -39,17 +39,5 @@ test("a gate runs at most its number of tasks at once, and the others in order",
   await settled();
   for (const work of begun) work.end();
   assert.deepEqual(await Promise.all(passed.slice(1)), ["b", "c", "d", "e"]);
-  assert.equal(await gate.pass(async () => "f"), "f");
-});
-
-test("clients take turns at a gate, no matter how much one of them waits for", async () => {
-  const gate = new Gate(1);
-  const order: string[] = [];
-  const pass = (name: string, client: string) => gate.pass(async () => order.push(name), client);
-  await Promise.all([
-    ...[1, 2, 3, 4].map((at) => pass(`a${at}`, "a")),
-    ...[1, 2].map((at) => pass(`b${at}`, "b")),
-    pass("c1", "c"),
-  ]);
-  assert.deepEqual(order, ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]);
+  assert.equal(await semaphore.run(async () => "f"), "f");
 });
