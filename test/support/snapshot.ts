@@ -9,10 +9,3 @@ export function snapshot(folder: string): Record<string, string> {
     files.sort().map((name) => [name, readFileSync(join(folder, name), "latin1")]),
   );
 }
-
-/** The content of the quarantine files in the order of their numbers. */
-export function readQuarantines(folder: string): string[] {
-  return Object.entries(snapshot(folder))
-    .filter(([name]) => name.includes(".quarantine-"))
-    .map(([, content]) => content);
-}
