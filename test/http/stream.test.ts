@@ -1,51 +1,217 @@
-/** How a stream of plants ends: whole, after a failure, and after a revocation. */
+/** Lists: what is read for a client, in which order, and how a stream or a page ends that cannot go on. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { PlantServer, type PlantService } from "../../src/index.ts";
+import { once } from "node:events";
+import net from "node:net";
+import { type TestContext, test } from "node:test";
+import {
+  PlantServer,
+  type PlantService,
+  PlantStoreError,
+  type RequestMessage,
+  type TokenVerifier,
+} from "../../src/index.ts";
+import { assertError, encodeRequest, plantBody } from "../support/contract.ts";
+import { NO_READS } from "../support/plants.ts";
+import { send } from "../support/service.ts";
+import { collectMessages, collectWarnings, makeLatch, until } from "../support/watch.ts";
 
-const HEADERS = { Authorization: "Bearer any", Accept: "application/x-ndjson" };
-const line = (id: number) => `{"id":${id},"name":"a"}\n`;
+const STREAM = { Authorization: "Bearer any", Accept: "application/x-ndjson" };
+const PAGE = { Authorization: "Bearer any", Accept: "application/json" };
+const BOTH = [
+  ["a page", PAGE],
+  ["a stream", STREAM],
+] as const;
+const GOOD = { name: "test", scopes: ["read", "write"] as const };
 
-/** A server whose list has two slices; `between` is called before the second one is read. */
-async function readStream(between: () => void, isCurrent: () => boolean): Promise<string> {
-  const plants: PlantService = {
-    create: async () => "created",
-    getLine: async () => undefined,
-    async *listLines() {
-      yield Buffer.from(line(1));
-      between();
-      yield Buffer.from(line(2));
-    },
+type List = PlantService["listLines"];
+
+/** A server whose store lists so. */
+async function startWith(
+  t: TestContext,
+  listLines: List,
+  verify: TokenVerifier["verify"] = () => GOOD,
+) {
+  const plants = { create: async () => "created" as const, ...NO_READS, listLines };
+  const server = await PlantServer.start({ port: 0, plants, tokens: { verify } });
+  t.after(() => server.close(0));
+  const { url } = server;
+  const ask = (headers: Record<string, string>, path = "/plants") => send(url + path, { headers });
+  const port = Number(new URL(url).port);
+  /** Sends requests for lists on one connection, and reads nothing. */
+  const askOnly = async (headers: Record<string, string>, count = 1): Promise<net.Socket> => {
+    const request = encodeRequest({ token: "any" }, { method: "GET", headers });
+    const socket = net.connect(port, "127.0.0.1").on("error", () => {});
+    t.after(() => socket.destroy());
+    await once(socket.pause(), "connect");
+    socket.write(Buffer.concat(Array<Buffer>(count).fill(request)));
+    return socket;
   };
-  const reader = { name: "a", scopes: ["read"] as const };
-  const tokens = { verify: () => (isCurrent() ? reader : undefined) };
-  const server = await PlantServer.start({ port: 0, plants, tokens });
-  try {
-    return await (await fetch(`${server.url}/plants`, { headers: HEADERS })).text();
-  } finally {
-    await server.close(0);
+  return { url, ask, askOnly };
+}
+
+const slice = (...ids: number[]) => Buffer.from(ids.map((id) => `${plantBody(id)}\n`).join(""));
+const SLICES = 4000;
+const LONG = Buffer.from(`{"id":1,"name":"${"n".repeat(32_000)}"}\n`);
+
+/** FAKE: a list that is longer than what sockets hold, counted. */
+class Long {
+  given = 0;
+  open = 0;
+
+  readonly list = async function* (this: Long) {
+    this.open++;
+    try {
+      while (this.given < SLICES) {
+        this.given++;
+        yield LONG;
+      }
+    } finally {
+      this.open--;
+    }
+  }.bind(this);
+
+  /** Nothing is read for a while, because the socket takes no more. */
+  async settle(): Promise<void> {
+    for (let [before, same] = [0, 0]; same < 10; before = this.given) {
+      await until("something is read", () => this.given > 0);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      same = this.given === before ? same + 1 : 0;
+    }
   }
 }
 
-test("a whole stream ends with a line feed", async () => {
-  const text = await readStream(
-    () => {},
-    () => true,
+/** FAKE: lists of one plant, which arrives when the test releases it. */
+class Held {
+  begun = 0;
+  readonly #latch = makeLatch();
+  readonly release = this.#latch.release;
+
+  readonly list = async function* (this: Held) {
+    this.begun++;
+    await this.#latch.released;
+    yield slice(1);
+  }.bind(this);
+}
+
+for (const count of [1, 2]) {
+  test(`nothing is read ahead of a client that does not read ${count} streams, and reading ends when it leaves`, async (t) => {
+    const source = new Long();
+    const { url, askOnly } = await startWith(t, source.list);
+    const socket = await askOnly(STREAM, count);
+    await source.settle();
+    assert.ok(source.given < SLICES / 4, `${source.given} were read`); // the sockets hold some MiB
+    assert.equal(source.open, count);
+    const headers = { ...PAGE, "Content-Type": "application/json" };
+    const created = await send(`${url}/plants`, { method: "POST", headers, body: plantBody(1) });
+    assert.equal(created.status, 200);
+    const before = source.given;
+    socket.resume();
+    await until("more is read", () => source.given > 2 * before);
+    socket.destroy();
+    await until("the reading has ended", () => source.open === 0);
+  });
+}
+
+test("HEAD of a stream has its headers, and reads one slice", async (t) => {
+  const source = new Long();
+  const { url } = await startWith(t, source.list);
+  const { status, headers } = await send(`${url}/plants`, { method: "HEAD", headers: STREAM });
+  assert.deepEqual([status, headers.get("content-type")], [200, STREAM.Accept]);
+  assert.deepEqual([source.given, source.open], [1, 0]);
+});
+
+test("one slice of one list is read at a time, and none for a client that has left", async (t) => {
+  const source = new Held();
+  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
+  const { ask, askOnly } = await startWith(t, source.list);
+  const first = ask(STREAM);
+  await until("it is read", () => source.begun === 1);
+  for (const [, headers] of BOTH) (await askOnly(headers)).destroy();
+  await until("they have left", () => requests.length === 2);
+  const last = ask(PAGE);
+  source.release();
+  assert.deepEqual(
+    [(await first).text, (await last).text],
+    [`${plantBody(1)}\n`, `[${plantBody(1)}]`],
   );
-  assert.equal(text, line(1) + line(2));
+  assert.equal(source.begun, 2);
 });
 
-test("a stream that fails breaks off", async () => {
-  const fail = () => {
-    throw new Error("the disk is gone");
+/** How a list of two slices ends if the second one cannot be sent. */
+const CUTS: readonly [says: string, list: List, isRevoked: boolean][] = [
+  ["whose store fails", failAfter(new Error("the disk is gone"), slice(1)), false],
+  ["whose token is revoked", failAfter(undefined, slice(1), slice(2)), true],
+  ["whose token is revoked after its last plant", failAfter(undefined, slice(1)), true],
+];
+
+function failAfter(cause: unknown, ...slices: readonly Uint8Array[]): List {
+  return async function* () {
+    yield* slices;
+    if (cause !== undefined) throw cause;
   };
-  await assert.rejects(readStream(fail, () => true));
+}
+
+for (const [says, list, isRevoked] of CUTS) {
+  test(`a stream ${says} is cut, and a warning has its request`, async (t) => {
+    const warnings = collectWarnings(t, "stream");
+    const requests = collectMessages<RequestMessage>(t, "plant-store:request");
+    let asked = 0;
+    const verify = () => (isRevoked && ++asked > 2 ? undefined : GOOD);
+    const { ask } = await startWith(t, list, verify);
+    await assert.rejects(ask(STREAM));
+    const [published] = requests;
+    assert.deepEqual([published?.status, published?.cut], [200, true]);
+    assert.deepEqual(
+      warnings.map(({ requestId }) => requestId),
+      [published?.requestId],
+    );
+  });
+}
+
+test("a whole stream is published as such", async (t) => {
+  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
+  const { ask } = await startWith(t, failAfter(undefined, slice(1), Buffer.alloc(0), slice(2)));
+  assert.equal((await ask(STREAM)).text, `${slice(1, 2)}`);
+  assert.deepEqual(
+    requests.map(({ status, cut }) => [status, cut]),
+    [[200, false]],
+  );
 });
 
-test("a stream breaks off when its token is revoked", async () => {
-  let isRevoked = false;
-  const revoke = () => {
+for (const [what, headers] of BOTH) {
+  test(`${what} whose token is revoked while the store reads is 40102`, async (t) => {
+    const source = new Held();
+    let isRevoked = false;
+    const { ask } = await startWith(t, source.list, () => (isRevoked ? undefined : GOOD));
+    const response = ask(headers);
+    await until("it is read", () => source.begun === 1);
     isRevoked = true;
-  };
-  await assert.rejects(readStream(revoke, () => !isRevoked));
+    source.release();
+    assertError(await response, 40102);
+  });
+
+  for (const [error, cause] of [
+    [50303, new PlantStoreError("store_failed", "gone")],
+    [50001, new Error("the disk is gone")],
+  ] as const) {
+    test(`${what} that fails before its first plant is ${error}`, async (t) => {
+      const { ask } = await startWith(t, failAfter(cause, Buffer.alloc(0)));
+      assertError(await ask(headers), error);
+    });
+  }
+
+  test(`${what} of a store whose slice ends within a line is 50001`, async (t) => {
+    const warnings = collectWarnings(t);
+    const { ask } = await startWith(t, failAfter(undefined, slice(1, 2).subarray(0, -1)));
+    assertError(await ask(headers), 50001);
+    assert.match(String(warnings[0]?.cause), /listLines/);
+  });
+}
+
+test("a page of a store whose lines begin with the name is 50001 if more follow", async (t) => {
+  const warnings = collectWarnings(t);
+  const list = failAfter(undefined, Buffer.from('{"name":"a","id":1}\n{"name":"b","id":2}\n'));
+  const { ask } = await startWith(t, list);
+  assertError(await ask(PAGE, "/plants?limit=1"), 50001);
+  assert.match(String(warnings[0]?.cause), /listLines/);
 });

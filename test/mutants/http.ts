@@ -99,6 +99,15 @@ a token is not checked again in a stream: http/stream
 a stream that fails ends as if it were whole: http/stream
 -     res.destroy();
 +     res.end();
+lists do not take turns: http/stream
+- readonly #turns = new Semaphore(1);
++ readonly #turns = new Semaphore(99);
+a list is read for a client that has left: http/stream
+- return exchange.isOver ? undefined : slices.next();
++ return slices.next();
+a stream is read ahead of its client: http/stream
+-     if (!res.write(next.value)) await drained(exchange);
++     res.write(next.value);
 a page has one plant too many: contract/contract
 - lines < limit &&
 + lines <= limit &&
