@@ -1,128 +1,127 @@
-/** The programs of docs/embedding.md and docs/client.md, run as they are written. */
+/** The programs of docs/embedding.md and docs/client.md, run as they are written, with the packed library. */
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { cpSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { transformSync } from "esbuild";
-import { parseNewPlant } from "../../src/core/plant.ts";
 import { createToken, exportLines } from "../../src/index.ts";
-import { assertError, assertPlant } from "../support/contract.ts";
 import { codeBlocks } from "../support/docs.ts";
-import { whyNotInstalled } from "../support/package.ts";
-import { postPlant } from "../support/post.ts";
+import { installLibrary, linkPackages, ROOT, whyNotInstalled } from "../support/package.ts";
 import { runToEnd } from "../support/run.ts";
 import { collect } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
-import { type Garden, settleGarden, settleIn, startProgram } from "./program.ts";
+
+const HERE = path.join(ROOT, "test/embedding");
+const PLANT = '{"id":7,"name":"Fern","tag":"indoor"}\n';
 
 /** The program in a section. */
-function programOf(section: string): string {
-  const [program] = codeBlocks("docs/embedding.md", section, "ts");
-  assert.ok(program !== undefined, `"${section}" has a program`);
+function programOf(section: string, page = "docs/embedding.md"): string {
+  const [program = ""] = codeBlocks(page, section, "ts");
+  assert.notEqual(program, "", `"${section}" has a program`);
   return program;
 }
 
-const SERVER = programOf("A server in ten lines");
-
-/** Starts a TypeScript program, which gets a free port, no matter which one it asks for. */
-async function start(t: TestContext, garden: Garden, program: string) {
+/** Installs the library and frameworks beside a program, which is made JavaScript. */
+async function settle(t: TestContext, program: string, frameworks: readonly string[] = []) {
+  const folder = await installLibrary(t);
+  linkPackages(folder, HERE, frameworks);
+  cpSync(path.join(HERE, "any-port.mjs"), path.join(folder, "any-port.mjs"));
   const { code } = transformSync(program, { loader: "ts", format: "esm", target: "node20" });
-  writeFileSync(path.join(garden.folder, "program.mjs"), code);
-  return startProgram(t, garden, ["--import", "./any-port.mjs", "program.mjs"]);
+  writeFileSync(path.join(folder, "program.mjs"), code);
+  return folder;
 }
 
-test("the first program has ten lines, makes a token, and prints it with its address", async (t) => {
-  assert.equal(SERVER.split("\n").length - 1, 10);
-  const folder = await settleIn(t, []);
-  const garden = { folder, data: path.join(folder, "data"), token: "" };
-  const { url, stdout } = await start(t, garden, SERVER);
-  await until("it prints them", () => /^http:\S+\/plants pst_\S{43}\n/m.test(stdout()));
-  const [token = ""] = /pst_\S{43}/.exec(stdout()) ?? [];
-  assertPlant(await postPlant(url, token, '{"id":1,"name":"a"}'), { name: "a" });
-});
+/** Starts the program, which gets a free port, no matter which one it asks for; it is killed at the end. */
+async function start(t: TestContext, folder: string) {
+  const child = spawn(process.execPath, ["--import", "./any-port.mjs", "program.mjs"], {
+    cwd: folder,
+    env: { ...process.env, TOKEN: "mine" },
+  });
+  t.after(() => child.kill("SIGKILL"));
+  let [stdout, stderr] = ["", ""];
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  const find = (pattern: RegExp) => pattern.exec(stdout)?.[1];
+  const url = /listening on (\S+)\n/;
+  await until("it listens", () => find(url) !== undefined || child.exitCode !== null);
+  assert.ok(find(url) !== undefined, stderr);
+  return { url: find(url) ?? "", find, stderr: () => stderr };
+}
 
-const SERVERS: readonly [section: string, prefix: string, packages: readonly string[]][] = [
-  ["A server in ten lines", "", []],
-  ["node:http", "/garden", []],
-  ["Fastify", "/garden", ["fastify"]],
-  ["The whole server", "", []],
+interface Row {
+  readonly section: string;
+  readonly prefix?: string;
+  readonly packages?: readonly string[];
+  /** Default: a token of the data directory. */
+  readonly headers?: Record<string, string>;
+}
+
+const ROWS: readonly Row[] = [
+  { section: "A server in ten lines" },
+  { section: "node:http", prefix: "/garden" },
+  {
+    section: "Express",
+    prefix: "/garden",
+    packages: ["express"],
+    headers: { Cookie: "a=b; session=s1" },
+  },
+  { section: "Fastify", prefix: "/garden", packages: ["fastify"] },
+  { section: "Your own store or token check", headers: { Authorization: "Bearer mine" } },
+  { section: "The whole server" },
 ];
 
-for (const [section, prefix, packages] of SERVERS) {
+for (const { section, prefix = "", packages = [], headers } of ROWS) {
   const skip = packages.length > 0 && whyNotInstalled("test/embedding");
   test(`the program of "${section}" serves plants as it is written`, { skip }, async (t) => {
-    const garden = await settleGarden(t, packages);
-    const { url, stderr } = await start(t, garden, programOf(section));
-    const base = `${url}${prefix}`;
-    assertPlant(await postPlant(base, garden.token, '{"id":1,"name":"a"}'), { name: "a" });
-    assertError(await postPlant(base, "wrong", '{"id":1,"name":"a"}'), 40102);
-    assert.deepEqual(await stored(garden), [{ id: 1n, name: "a" }]);
+    const login = 'new Map<string, string>([["s1", "gardener"]])';
+    const program = programOf(section).replace("new Map<string, string>()", login);
+    const folder = await settle(t, programOf("Observe it") + program, packages);
+    const token = await createToken(`${folder}/data`, { name: "test" });
+    const { url, find, stderr } = await start(t, folder);
+    const post = async (who: Record<string, string>) => {
+      const all = { "Content-Type": "application/json", ...who };
+      const init = { method: "POST", headers: all, body: PLANT };
+      const response = await fetch(`${url}${prefix}/plants`, init);
+      return `${response.status} ${await response.text()}`;
+    };
+    const good = headers ?? { Authorization: `Bearer ${token}` };
+    assert.equal(await post(good), '200 {"name":"Fern","tag":"indoor"}');
+    assert.match(
+      await post({ Authorization: "Bearer other", Cookie: "session=other" }),
+      /^401 .*4010/,
+    );
+    assert.equal(Buffer.concat(await collect(exportLines(`${folder}/data`))).toString(), PLANT);
+    await until("the request is observed", () => find(/(POST \S*\/plants 200)/) !== undefined);
     assert.equal(stderr(), "");
   });
 }
 
-const lacksExpress = whyNotInstalled("test/embedding");
-
-test(`the program of "Express" takes the session of a login for the token`, {
-  skip: lacksExpress,
-}, async (t) => {
-  const garden = await settleGarden(t, ["express"]);
-  const login = 'const sessions = new Map<string, string>([["s1", "gardener"]]);';
-  const program = programOf("Express").replace(/^const sessions = .*$/m, login);
-  const { url, stderr } = await start(t, garden, program);
-  const create = (session: string) =>
-    fetch(`${url}/garden/plants`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json", Cookie: `a=b; session=${session}` },
-      body: '{"id":1,"name":"a"}',
-    });
-  assert.deepEqual(await (await create("s1")).json(), { name: "a" });
-  assert.equal((await create("other")).status, 401);
-  assertError(await postPlant(`${url}/garden`, garden.token, '{"id":1,"name":"a"}'), 40102);
-  assert.deepEqual(await stored(garden), [{ id: 1n, name: "a" }]);
-  assert.equal(stderr(), "");
-});
-
-test("the documented token check is used, and no other", async (t) => {
-  const garden = await settleGarden(t);
-  const program = `process.env.TOKEN = "mine";\n${programOf("Your own store or token check")}`;
-  const { url } = await start(t, garden, program);
-  assertPlant(await postPlant(url, "mine", '{"id":1,"name":"a"}'), { name: "a" });
-  assertError(await postPlant(url, garden.token, '{"id":1,"name":"a"}'), 40102);
-});
-
-test("the documented store creates, gets and lists", async (t) => {
-  const garden = await settleGarden(t);
-  const program = await start(t, garden, SERVER + programOf("Without HTTP"));
-  await until("the plant is listed", () => program.stdout().includes("Fern\n"));
-  assert.deepEqual(await stored(garden), [{ id: 7n, name: "Fern", tag: "indoor" }]);
-  assert.equal(program.stderr(), "");
-});
-
-test("the documented subscription receives a request", async (t) => {
-  const garden = await settleGarden(t);
-  const program = await start(t, garden, programOf("Observe it") + SERVER);
-  await postPlant(program.url, garden.token, '{"id":1,"name":"a"}');
-  await until("it is received", () => program.stdout().includes("POST /plants 200"));
-});
-
-test("the documented client creates a plant, and prints it as JSON", async (t) => {
-  const { folder, data } = await settleGarden(t);
-  const token = await createToken(data, { name: "client", scopes: ["write", "read"] });
-  const { url } = await start(t, { folder, data, token }, SERVER);
-  const [example = ""] = codeBlocks("docs/client.md", "Client for JavaScript", "ts");
-  assert.ok(example.includes('"http://127.0.0.1:8080"'));
-  const program = path.join(folder, "client.mjs");
-  const { code } = transformSync(example.replace("http://127.0.0.1:8080", url), { loader: "ts" });
-  writeFileSync(program, code);
-  const words = ["env", `TOKEN=${token}`, process.execPath, program];
+test("the first program has ten lines, makes a token and prints it, which the client uses", async (t) => {
+  const program = programOf("A server in ten lines");
+  assert.equal(program.split("\n").length - 1, 10);
+  const folder = await settle(t, program);
+  const { url, find } = await start(t, folder);
+  await until("it prints them", () => find(/^http:\S+\/plants (pst_\S{43})\n/m) !== undefined);
+  const client = programOf("Client for JavaScript", "docs/client.md");
+  assert.ok(client.includes('"http://127.0.0.1:8080"'));
+  const { code } = transformSync(client.replace("http://127.0.0.1:8080", url), { loader: "ts" });
+  writeFileSync(path.join(folder, "client.mjs"), code);
+  const words = ["env", `TOKEN=${find(/(pst_\S{43})/)}`, process.execPath, "client.mjs"];
   const { status, stdout, stderr } = await runToEnd(words, { cwd: folder });
   assert.deepEqual([status, stderr], [0, ""]);
   assert.equal(stdout, '{"id":9007199254740993,"name":"Fern","tag":"indoor"}\n');
 });
 
-async function stored({ data }: Garden) {
-  const lines = Buffer.concat(await collect(exportLines(data)));
-  const records = String(lines).split("\n").slice(0, -1);
-  return records.map((record) => parseNewPlant(Buffer.from(record)));
-}
+test("the documented store creates, gets and lists", async (t) => {
+  const program = programOf("A server in ten lines") + programOf("Without HTTP");
+  const folder = await settle(t, program);
+  const { find, stderr } = await start(t, folder);
+  await until("the plant is listed", () => find(/^(Fern)$/m) !== undefined);
+  assert.equal(Buffer.concat(await collect(exportLines(`${folder}/data`))).toString(), PLANT);
+  assert.equal(stderr(), "");
+});

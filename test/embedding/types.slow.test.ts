@@ -1,22 +1,29 @@
-/** Programs that use every export of the package, compiled against its declarations as npm packs them. */
+/** Programs that use every part of the package, compiled against its declarations as npm packs them. */
 import assert from "node:assert/strict";
-import { appendFileSync, cpSync, readdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, cpSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { installLibrary, linkPackages, ROOT } from "../support/package.ts";
 import { runToEnd } from "../support/run.ts";
 
-const CONSUMER = path.join(ROOT, "test/embedding/consumer");
+const ALL = ["consumer.ts", "client.ts", "testing.ts"];
+const ROWS: readonly [as: string, options: object, files: readonly string[]][] = [
+  ["nodenext", { module: "nodenext" }, ALL],
+  ["bundler", { module: "esnext", moduleResolution: "bundler" }, ALL],
+  [
+    "a page",
+    { module: "esnext", moduleResolution: "bundler", lib: ["es2023", "dom"], types: [] },
+    ["client.ts"],
+  ],
+];
 
-for (const moduleResolution of ["nodenext", "bundler"]) {
-  test(`with ${moduleResolution} a consumer is compiled, libraries checked, unless it has a mistake`, async (t) => {
+for (const [as, options, files] of ROWS) {
+  test(`as ${as} a consumer is compiled, libraries checked, unless it has a mistake`, async (t) => {
     const folder = await installLibrary(t);
-    linkPackages(folder, ROOT, ["@types/node"]);
-    cpSync(CONSUMER, folder, { recursive: true });
+    if (files === ALL) linkPackages(folder, ROOT, ["@types/node"]);
+    cpSync(path.join(ROOT, "test/embedding/consumer"), folder, { recursive: true });
     writeFileSync(path.join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
     const compilerOptions = {
-      module: moduleResolution === "bundler" ? "esnext" : moduleResolution,
-      moduleResolution,
       target: "es2022",
       strict: true,
       exactOptionalPropertyTypes: true,
@@ -24,14 +31,14 @@ for (const moduleResolution of ["nodenext", "bundler"]) {
       verbatimModuleSyntax: true,
       skipLibCheck: false,
       noEmit: true,
+      ...options,
     };
-    const files = readdirSync(CONSUMER);
     writeFileSync(path.join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files }));
     const compiler = path.join(ROOT, "node_modules/typescript/bin/tsc");
     const compile = () => runToEnd([process.execPath, compiler, "-p", "."], { cwd: folder });
     const { status, stdout } = await compile();
     assert.equal(status, 0, stdout);
-    appendFileSync(path.join(folder, "testing.ts"), "export const wrong: TestToken = 7;\n");
+    appendFileSync(path.join(folder, "client.ts"), "export const wrong: store.Plant = 7;\n");
     assert.match((await compile()).stdout, /TS2322/);
   });
 }

@@ -1,26 +1,19 @@
-/** A program of a page, to be compiled: every part of the client, and every type by its name. */
-import {
-  type CallOptions,
-  type ClientOptions,
-  encodeNewPlant,
-  type NewPlant,
-  type Plant,
-  PlantClient,
-  PlantStoreError,
-} from "plant-store/client";
+/** A program of a page, to be compiled: every part of the client. */
+import * as store from "plant-store/client";
 
-export async function main(url: string, options: ClientOptions): Promise<string[]> {
-  const client = new PlantClient(url, { deadlineMs: 5000, fetch: globalThis.fetch, ...options });
-  const stop: CallOptions = { signal: new AbortController().signal };
-  const plant: Plant = await client.create({ id: 7n, name: "Fern" }, stop);
-  const read: NewPlant | undefined = await client.get(7n, stop);
+export async function main(url: string, options: store.ClientOptions): Promise<string[]> {
+  const client = new store.PlantClient(url, { deadlineMs: 5000, fetch, ...options });
+  const stop: store.CallOptions = { signal: new AbortController().signal };
+  const plant: store.Plant = await client.create({ id: 7n, name: "Fern" }, stop);
+  const read: store.NewPlant | undefined = await client.get(7, stop);
   const lines = [plant.name, read?.tag ?? ""];
   try {
-    for await (const listed of client.list({ after: 7n, ...stop }))
-      lines.push(encodeNewPlant(listed));
+    for await (const listed of client.list({ after: 7n, ...stop })) {
+      lines.push(store.encodeNewPlant(listed));
+    }
   } catch (error) {
-    if (!(error instanceof PlantStoreError)) throw error;
-    lines.push(`${error.code} ${error.number} ${error.message}`);
+    if (!(error instanceof store.PlantStoreError)) throw error;
+    lines.push(`${error.code} ${error.number} ${error.requestId}`);
   }
   return lines;
 }

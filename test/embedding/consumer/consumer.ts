@@ -1,136 +1,80 @@
-/** A program of a user, to be compiled: every part of the library, and every type by its name. */
+/** A program of a user, to be compiled: what the library exports, and what the compiler must refuse. */
 import { createServer, type RequestListener } from "node:http";
 import { BlockList } from "node:net";
-import {
-  type BackupReport,
-  type BatchMessage,
-  backup,
-  type CreateOutcome,
-  createFirstToken,
-  createRequestListener,
-  createToken,
-  type ErrorCode,
-  encodeNewPlant,
-  exportLines,
-  type ImportReport,
-  importPlants,
-  isLive,
-  type LeftOutLine,
-  type ListenerOptions,
-  listTokens,
-  type NewPlant,
-  type NewToken,
-  NUMBER_OPTIONS,
-  type Plant,
-  PlantServer,
-  type PlantService,
-  PlantStore,
-  PlantStoreError,
-  type PlantStoreOptions,
-  type RepairReport,
-  type RequestMessage,
-  repairLog,
-  revokeToken,
-  type Scope,
-  type ServerOptions,
-  subscribe,
-  type TokenRecord,
-  TokenRegistry,
-  type TokenVerifier,
-  type TrustedProxies,
-  type Verdict,
-  type VerifiedToken,
-  type VerifyReport,
-  verifyLog,
-  type WarningMessage,
-} from "plant-store";
+import * as store from "plant-store";
 
-class Shed implements PlantService {
-  readonly #plants = new Map<bigint, NewPlant>();
+class Shed implements store.PlantService {
+  readonly #plants = new Map<bigint, store.NewPlant>();
 
-  async create(plant: NewPlant): Promise<CreateOutcome> {
-    if (this.#plants.has(plant.id)) throw new PlantStoreError("conflict", "taken");
+  async create(plant: store.NewPlant): Promise<store.CreateOutcome> {
+    if (this.#plants.has(plant.id)) throw new store.PlantStoreError("conflict", "taken");
     this.#plants.set(plant.id, plant);
     return "created";
   }
 
   async getLine(id: bigint): Promise<Uint8Array | undefined> {
     const plant = this.#plants.get(id);
-    return plant && new TextEncoder().encode(encodeNewPlant(plant));
+    return plant && new TextEncoder().encode(store.encodeNewPlant(plant));
   }
 
-  async *listLines(): AsyncIterable<Uint8Array> {
+  async *listLines(_?: store.ListOptions): AsyncIterable<Uint8Array> {
     for (const plant of this.#plants.values()) {
-      yield new TextEncoder().encode(`${encodeNewPlant(plant)}\n`);
+      yield new TextEncoder().encode(`${store.encodeNewPlant(plant)}\n`);
     }
   }
 }
 
-const atOnce: TokenVerifier = { verify: (token) => (token === "x" ? member() : null) };
-const later: TokenVerifier = { verify: async (token) => (token === "x" ? member() : undefined) };
-
-function member(): VerifiedToken {
-  const scopes: readonly Scope[] = ["write", "read"];
-  return { name: "member", scopes };
-}
+const member: store.VerifiedToken = { name: "member", scopes: ["write", "read"] };
+const atOnce: store.TokenVerifier = { verify: (token) => (token === "x" ? member : null) };
+const later: store.TokenVerifier = {
+  verify: async (token) => (token === "x" ? member : undefined),
+};
 
 export async function main(data: string): Promise<void> {
-  const storeOptions: PlantStoreOptions = { queueBytesMax: NUMBER_OPTIONS.queueBytesMax.max };
-  const store = await PlantStore.open(data, storeOptions);
-  const outcome: CreateOutcome = await store.create({ id: BigInt(7), name: "Fern" });
-  const plant: NewPlant | undefined = await store.get(BigInt(7));
-  for await (const { id, name, tag } of store.list()) {
-    const both: [bigint, string, string | undefined] = [id, name, tag];
-    void both;
+  const queueBytesMax = store.NUMBER_OPTIONS.queueBytesMax.max;
+  const plants = await store.PlantStore.open(data, { queueBytesMax });
+  const plant: store.NewPlant | undefined = await plants.get(BigInt(7));
+  for await (const { id, name, tag } of plants.list()) {
+    void ([id, name, tag] satisfies [bigint, string, string | undefined]);
   }
-  const token: string = await createToken(data, { name: "a" } satisfies NewToken);
-  const tokens = await TokenRegistry.open(data);
-  const trustedProxies: TrustedProxies = new BlockList();
-  const options: ListenerOptions = { plants: store, tokens, basePath: "/a/", trustedProxies };
-  const unsubscribe: () => void = subscribe("plant-store:request", ({ client, status }) => {
+  const tokens = await store.TokenRegistry.open(data);
+  const trustedProxies: store.TrustedProxies = new BlockList();
+  const options: store.ListenerOptions = { plants, tokens, basePath: "/a/", trustedProxies };
+  const unsubscribe: () => void = store.subscribe("plant-store:request", ({ client, status }) => {
     void [client satisfies string | undefined, status satisfies number];
   });
-  unsubscribe();
-  // @ts-expect-error there is no such channel
-  subscribe("plant-store:colour", () => {});
-  const listener: RequestListener = createRequestListener(options);
+  const listener: RequestListener = store.createRequestListener(options);
   createServer(listener);
-  createRequestListener({ plants: new Shed(), tokens: atOnce });
-  createRequestListener({ plants: new Shed(), tokens: later });
-  const serverOptions: ServerOptions = { ...options, host: "::1", port: 0 };
-  const server = await PlantServer.start(serverOptions);
-  const url: string = server.url;
+  store.createRequestListener({ plants: new Shed(), tokens: atOnce });
+  store.createRequestListener({ plants: new Shed(), tokens: later });
+  const server = await store.PlantServer.start({ ...options, host: "::1", port: 0 });
   await server.close(0);
-  tokens.close();
-  const why: PlantStoreError = await store.failed;
-  const code: ErrorCode = why.code;
-  await store.close();
-  void [outcome, plant, token, url, code];
+  const why: store.PlantStoreError = await plants.failed;
+  const code: store.ErrorCode = why.code;
+  void [plant, code, unsubscribe, server.url satisfies string];
 }
 
 export async function care(data: string): Promise<void> {
-  const report: VerifyReport = await verifyLog(data);
-  const onLeftOut = ({ line }: LeftOutLine) => void (line satisfies number);
-  const done: RepairReport = await repairLog(data, onLeftOut);
-  const copy: BackupReport = await backup(data, `${data}.copy`);
-  const taken: ImportReport = await importPlants(new Shed(), exportLines(data));
-  const live: readonly TokenRecord[] = (await listTokens(data)).filter((one) => isLive(one, 0));
-  const first: string | undefined = await createFirstToken(data, { name: "a" });
-  await revokeToken(data, "a");
-  void [report, done, copy, taken, live, first];
+  const report: store.VerifyReport = await store.verifyLog(data);
+  const done: store.RepairReport = await store.repairLog(data, ({ line }) => void line.toFixed());
+  const copy: store.BackupReport = await store.backup(data, `${data}.copy`);
+  const lines = store.exportLines(data);
+  const taken: store.ImportReport = await store.importPlants(new Shed(), lines);
+  const token: string = await store.createToken(data, { name: "a" } satisfies store.NewToken);
+  const records: readonly store.TokenRecord[] = await store.listTokens(data);
+  void [report, done, copy, taken, token, records.filter((one) => store.isLive(one, 0))];
 }
 
 /** Each of these is a mistake, which the compiler must find. */
-export async function mistakes(store: PlantStore): Promise<void> {
+export async function mistakes(plants: store.PlantStore): Promise<void> {
   // @ts-expect-error a number cannot hold every id
-  await store.create({ id: 7, name: "Fern" });
+  await plants.create({ id: 7, name: "Fern" });
   // @ts-expect-error there is no such code
-  const code: ErrorCode = "lost";
+  const code: store.ErrorCode = "lost";
   // @ts-expect-error a plant is never changed
-  (({ name: "a" }) as Plant).name = "b";
+  (({ name: "a" }) as store.Plant).name = "b";
+  // @ts-expect-error there is no such channel
+  store.subscribe("plant-store:colour", () => {});
   // @ts-expect-error there is no such option
-  void [code, NUMBER_OPTIONS.colour];
+  void [code, store.NUMBER_OPTIONS.colour];
 }
-
-export type Messages = WarningMessage | RequestMessage | BatchMessage;
-export type Others = Verdict;
