@@ -205,8 +205,9 @@ export class Listener {
     const prefix = `${this.#plantsPath}/`;
     const id = path.startsWith(prefix) ? parseCanonicalInt64(path.slice(prefix.length)) : undefined;
     if (id !== undefined) return { operations: PLANT, id };
-    const isMounted = "originalUrl" in req && req.originalUrl !== req.url;
-    const why = isMounted ? "; the router around it has cut the path: use app.use(listener)" : "";
+    // Express keeps what it was asked for: after app.use("/plants", listener) the path is "/".
+    const isCut = "originalUrl" in req && `${req.originalUrl}`.startsWith(this.#plantsPath);
+    const why = isCut ? "; the program around the listener has cut it: use app.use(listener)" : "";
     const known = `${this.#plantsPath} or ${prefix}{id}, an int64 without leading zeros`;
     throw new PlantStoreError("not_found", `path: expected exactly ${known}${why}`);
   }
