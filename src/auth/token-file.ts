@@ -122,7 +122,7 @@ export async function revokeToken(directory: string, name: string): Promise<void
 }
 
 /**
- * Every token ever created in this directory, oldest first. What is listed is on disk: it syncs the folder.
+ * Every token ever created in this directory, oldest first. It syncs the folder, for a change that was killed.
  *
  * @throws PlantStoreError `corruption`; `io_error` if the file cannot be read.
  */

@@ -45,7 +45,7 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
   throw new PlantStoreError("corruption", `"${filePath}" is damaged; ${advice}`);
 }
 
-/** @throws PlantStoreError `locked`; `io_error`: the old checkpoint stays. */
+/** @throws PlantStoreError like `replaceFile`: the old checkpoint stays, or the new one is there. */
 export function writeCheckpoint(logPath: string, end: Checkpoint, lock?: Lock): Promise<void> {
   const text = `{"bytes":${end.bytes},"crc32":${end.crc32}}\n`;
   const write = (file: LogFile) => file.append(Buffer.from(text));

@@ -68,7 +68,7 @@ export class LogFile {
     try {
       while (written < bytes.length) {
         const count = await this.#file.append(bytes, written);
-        if (count === 0) throw new Error("the system wrote nothing, and gave no reason");
+        if (count === 0) throw new Error("the system wrote nothing; check the disk");
         written += count;
       }
     } catch (cause) {
@@ -78,12 +78,12 @@ export class LogFile {
     this.#end = end;
   }
 
-  /** Cuts what a failed append has written. It was refused if all that is there was counted; else its sync failed. */
+  /** Cuts what a failed append has written. If all of it was counted, the write was refused; else its sync failed. */
   async #undo(written: number, end: number, cause: unknown): Promise<never> {
     const why = `Cannot write "${this.path}": ${describeSystemError(cause)}`;
     let isRefusal = isNoRoom(cause);
     try {
-      this.assertUnchanged(this.#end, end); // bytes of another process are never cut
+      this.assertUnchanged(this.#end, end); // more than our bytes are another program's: those stay
       const found = Number(this.#file.state().size) - this.#end;
       isRefusal &&= found === written;
       if (found > 0) await this.#cut(this.#end);
@@ -171,7 +171,7 @@ export function unsyncedError(what: string, cause: unknown): PlantStoreError {
  *
  * @param write appends the contents, to a file with another name.
  * @param lock asserted in the turn of the rename.
- * @throws PlantStoreError `io_error`; `locked`; what `write` throws.
+ * @throws PlantStoreError `io_error`; `locked`; `unsynced` if the new name may be lost; what `write` throws.
  */
 export async function replaceFile<T>(
   filePath: string,
@@ -185,7 +185,9 @@ export async function replaceFile<T>(
     const result = await write(file).finally(() => file.close());
     lock?.assertHeld();
     disk.rename(newPath, filePath);
-    await disk.syncFolder(path.dirname(filePath));
+    await disk.syncFolder(path.dirname(filePath)).catch((error) => {
+      throw unsyncedError(`Cannot sync "${filePath}": ${describeSystemError(error)}`, error);
+    });
     return result;
   } catch (cause) {
     try {

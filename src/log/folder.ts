@@ -13,17 +13,13 @@ export function logPathOf(directory: string): string {
   return path.join(path.resolve(directory), LOG_NAME);
 }
 
-/**
- * Makes the folder (0700), and those above it, durably, if it is missing.
- *
- * @throws PlantStoreError `io_error`.
- */
+/** Makes a missing folder (0700), and those above it, durably. @throws PlantStoreError `io_error`. */
 export function ensureFolder(directory: string): Promise<void> {
   const folder = path.resolve(directory);
   return withIoError(`Cannot use the folder "${directory}"`, async () => {
     await makeFolder(folder);
     const state = disk.stat(folder);
-    if (state?.isDirectory() !== true) throw new Error("it is not a folder");
+    if (state?.isDirectory() !== true) throw new Error("expected a folder, found a file");
     if ((state.mode & 0o007n) !== 0n) {
       publishWarning(`"${directory}" is open to other users; close it: chmod o= "${directory}"`);
     }
@@ -39,7 +35,7 @@ async function makeFolder(folder: string): Promise<void> {
   } catch (error) {
     if (systemCode(error) !== "EEXIST") throw error; // another process was faster
   }
-  await disk.syncFolder(parent);
+  await syncFolderAndName(parent); // a killed process may have made the parent
 }
 
 /** What a folder above may refuse to a user who does not own it. */

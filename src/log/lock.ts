@@ -5,9 +5,8 @@
  * The lock is a listening Unix socket, linked into the folder as `<name>.N` under the next free number; the
  * highest number is the holder. The kernel closes the socket when the process ends, so a dead holder never
  * blocks a start, and a living one answers each connection with one line about itself. Only a refused
- * connection proves a holder dead. The highest entry is never removed, not even by `close`: a slower rival could
- * reuse its number, and both would believe that they hold the lock. A holder whose entry is gone has lost the
- * lock.
+ * connection proves a holder dead. `close` does not remove the highest entry: a slower rival could reuse its
+ * number, and both would believe that they hold the lock. A holder whose entry is gone has lost the lock.
  *
  * Not safe on network file systems, where sockets do not reach other machines.
  */
@@ -57,7 +56,7 @@ export interface Locks {
   findHolder(directory: string, name: string): Promise<Holder | undefined>;
 }
 
-const ANSWER_TIMEOUT_MS = 1000;
+const REPLY_TIMEOUT_MS = 1000;
 /** `sun_path` of unix(7) holds 108 bytes, the last one a NUL. */
 const SOCKET_PATH_BYTES_MAX = 107;
 const RETRY_MS = 10;
@@ -75,7 +74,7 @@ async function acquire(directory: string, options: LockOptions): Promise<HeldLoc
   }
 }
 
-async function claim(directory: string, options: LockOptions): Promise<HeldLock> {
+async function claim(directory: string, options: LockOptions, isLast = false): Promise<HeldLock> {
   const lockPath = path.join(path.resolve(directory), options.name);
   const temporary = `${lockPath}.${TEMPORARY}${clock.randomBytes(4).toString("hex")}`;
   assertFits(temporary);
@@ -102,8 +101,9 @@ async function claim(directory: string, options: LockOptions): Promise<HeldLock>
     return { close, assertHeld: watch(entry) };
   } catch (error) {
     await close();
-    // Another process was faster.
-    throw ["EEXIST", "ENOENT"].includes(systemCode(error) ?? "") ? lockedError(directory) : error;
+    if (!["EEXIST", "ENOENT"].includes(systemCode(error) ?? "")) throw error;
+    if (isLast) throw lockedError(directory);
+    return claim(directory, options, true); // another process was faster: now it can be asked
   } finally {
     fs.rmSync(temporary, { force: true });
   }
@@ -155,7 +155,7 @@ function watch(entry: string): () => void {
 async function ask(entry: string): Promise<Holder | "silent" | undefined> {
   assertFits(entry);
   const stop = new AbortController();
-  const timer = clock.setTimeout(() => stop.abort(), ANSWER_TIMEOUT_MS);
+  const timer = clock.setTimeout(() => stop.abort(), REPLY_TIMEOUT_MS);
   try {
     let line = "";
     const socket = net.connect({ path: entry, signal: stop.signal }).setEncoding("utf8");
@@ -163,6 +163,7 @@ async function ask(entry: string): Promise<Holder | "silent" | undefined> {
     return JSON.parse(line);
   } catch (error) {
     const code = systemCode(error) ?? "";
+    if (code === "EACCES") throw new Error(`"${entry}" belongs to another user: change its owner`);
     return code === "ECONNREFUSED" || code === "ENOENT" ? undefined : "silent";
   } finally {
     clock.clearTimeout(timer);
@@ -171,7 +172,7 @@ async function ask(entry: string): Promise<Holder | "silent" | undefined> {
 
 function assertFits(socketPath: string): void {
   if (Buffer.byteLength(socketPath) <= SOCKET_PATH_BYTES_MAX) return;
-  throw new Error("its path is too long for a socket; use a symbolic link to it");
+  throw new Error(`"${socketPath}" is too long for a socket; use a symbolic link to its folder`);
 }
 
 function findHolder(directory: string, name: string): Promise<Holder | undefined> {

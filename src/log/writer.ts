@@ -146,7 +146,7 @@ export class LogWriter {
       this.#warnedAt = this.#refusedAt;
       publishWarning(`${cause.message}; new plants are refused until there is room`);
     }
-    const why = "the disk has no room; the outcome is unknown: send the identical request again";
+    const why = "the disk has no room; nothing was stored: send the request again later";
     return new PlantStoreError("write_failed", `Cannot store it now: ${why}`, { cause });
   }
 

@@ -103,6 +103,7 @@ async function writeCopy(
   lock: HeldLock | undefined,
 ): Promise<BackupReport> {
   const write = async (copy: LogFile) => {
+    await disk.syncFolder(folder); // after a power cut, too, a start finds that the copy is not finished
     const log = await openForReading(source);
     const scan = new Scan(log, new IdIndex());
     try {

@@ -3,14 +3,12 @@
  *
  * The first bits of an id's hash choose one of 1,024 tables, the others its slot there (open addressing with
  * linear probing). A full table is copied into one half as large again, so adding an id copies about a thousandth
- * of the index at most. Ids are only ever added. An id takes 20 to 30 bytes outside the heap; a `Map` takes about
- * 100, and ends at 16,777,216. Knows no plants, and reads no log.
+ * of the index at most. An id takes 20 to 30 bytes outside the heap; a `Map` takes about 100, and ends at 16,777,216.
  */
 import { clock } from "../clock.ts";
 
 const TABLE_BITS = 10;
 const TABLES = 2 ** TABLE_BITS;
-const TABLE_SHIFT = 32 - TABLE_BITS;
 /** A slot: the two halves of the id, and those of the offset plus one; 0 there marks a free slot. */
 const SLOT_WORDS = 4;
 const SLOTS_MIN = 8;
@@ -36,7 +34,7 @@ export class IdIndex {
     this.#id[0] = id;
     const [low, high] = [this.#halves[0] as number, this.#halves[1] as number];
     const hash = this.#hash(low, high);
-    const table = this.#tables[hash >>> TABLE_SHIFT] as Int32Array;
+    const table = this.#tables[hash >>> (32 - TABLE_BITS)] as Int32Array;
     const offset = offsetAt(table, findSlot(table, hash, low, high));
     return offset < 0 ? undefined : offset;
   }
@@ -50,7 +48,7 @@ export class IdIndex {
   /** Like `add`, with the id as two signed words. */
   addWords(low: number, high: number, offset: number): number | undefined {
     const hash = this.#hash(low, high);
-    const at = hash >>> TABLE_SHIFT;
+    const at = hash >>> (32 - TABLE_BITS);
     let table = this.#tables[at] as Int32Array;
     let slot = findSlot(table, hash, low, high);
     const present = offsetAt(table, slot);
@@ -84,7 +82,7 @@ export class IdIndex {
 
   /** The number of an id's table. @internal */
   tableOf(low: number, high: number): number {
-    return this.#hash(low, high) >>> TABLE_SHIFT;
+    return this.#hash(low, high) >>> (32 - TABLE_BITS);
   }
 }
 
@@ -149,7 +147,7 @@ export class IdLoader {
 
 type IdHash = (low: number, high: number) => number;
 
-/** A hash with a secret, so that nobody can choose ids that collide: the finalizer of MurmurHash3, twice. */
+/** A hash with a secret, so that nobody can choose many ids that collide: the finalizer of MurmurHash3, twice. */
 function makeHash(seeds: Buffer): IdHash {
   const seed = seeds.readInt32LE(0);
   const otherSeed = seeds.readInt32LE(4);

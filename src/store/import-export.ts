@@ -1,9 +1,9 @@
 /**
  * `export` and `import`: the plants of a data directory as JSON lines, and back.
  *
- * Invariants. A directory is only read, also beside a running server, and its lines are checked as a start checks
- * them. An import creates each plant with the validator and the writer of requests, so it may be run again: a plant
- * that is stored already counts as replayed. Memory is bounded by a chunk of text and by the longest record.
+ * Invariants. A directory is only read, also beside a running server; its lines are checked as a start checks them,
+ * but for ids that are there twice. An import creates each plant with the validator and the writer of requests, so it
+ * may be run again. Memory is bounded by a chunk of text and by the longest record.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { RECORD_BYTES_MAX } from "../core/options.ts";

@@ -82,7 +82,7 @@ export function assertMayBeMissing(logPath: string, known?: Checkpoint): Promise
 async function cutTail(file: LogFile, start: number, tail: Buffer): Promise<void> {
   const kept = tail.at(-1) === LINE_FEED ? tail : Buffer.concat([tail, Buffer.of(LINE_FEED)]);
   const tryKeep = async () => {
-    const error = await keep(file.path, kept).catch((cause) => cause);
+    const error = await quarantine(file.path, kept).catch((cause) => cause);
     if (error !== undefined && !isNoRoom(error.cause)) throw error;
     return error === undefined;
   };
@@ -99,14 +99,15 @@ async function cutTail(file: LogFile, start: number, tail: Buffer): Promise<void
  *
  * @throws PlantStoreError `write_failed` if there is no room; `unsynced`; `io_error`.
  */
-export async function keep(logPath: string, bytes: Buffer): Promise<void> {
+export async function quarantine(logPath: string, bytes: Buffer): Promise<void> {
   const file = await LogFile.open(`${logPath}.quarantine`);
   try {
     await file.append(bytes);
     await disk.syncFolder(path.dirname(logPath));
   } catch (cause) {
     const isTold = cause instanceof PlantStoreError && cause.code !== "store_failed";
-    throw isTold ? cause : unsyncedError(`Cannot write "${file.path}"`, cause);
+    const why = `Cannot write "${file.path}": ${describeSystemError(cause)}`;
+    throw isTold ? cause : unsyncedError(why, cause);
   } finally {
     await file.close();
   }
@@ -143,7 +144,8 @@ export async function openForReading(directory: string): Promise<ReadableLog> {
     if (size !== undefined) {
       return { file, size, isHeld: holder !== undefined, known: known ?? EMPTY_LOG };
     }
-    throw new PlantStoreError("locked", `Cannot read "${logPath}": it is being opened; try again`);
+    const why = `"${holder?.command}" has not opened it yet; try again`;
+    throw new PlantStoreError("locked", `Cannot read "${logPath}": ${why}`);
   } catch (error) {
     await file.close();
     throw error;

@@ -22,7 +22,6 @@ import {
 import { Semaphore } from "../core/semaphore.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { writeCheckpoint } from "../log/checkpoint.ts";
-import { systemCode } from "../log/disk.ts";
 import { lineError, linesOf, readBlocks, readLine } from "../log/lines.ts";
 import { LogWriter } from "../log/writer.ts";
 import { type OpenLog, openLog } from "./open.ts";
@@ -201,14 +200,15 @@ export class PlantStore implements PlantService {
       }
       if (at < end) throw lineError(file.path, { offset: at }, "its line feed is gone");
     } catch (cause) {
-      this.#assertUsable(); // what ends the list is no failed read
+      this.#assertUsable(); // a closed or failed store is no read error
       throw this.#classifyReadError(cause, "read_failed");
     }
   }
 
   /** A log that is not what was written fails the store; any other failure is that of one read. */
   #classifyReadError(cause: unknown, code: ReadError): PlantStoreError {
-    if (systemCode(cause) === "corruption") return this.#writer.fail(cause);
+    const isDamage = cause instanceof PlantStoreError && cause.code === "corruption";
+    if (isDamage) return this.#writer.fail(cause);
     publishWarning("A plant cannot be read; check the disk and the memory", cause);
     const why = "Cannot read a stored plant now; send the identical request again later";
     return new PlantStoreError(code, why, { cause });
@@ -234,7 +234,7 @@ export class PlantStore implements PlantService {
         await writeCheckpoint(file.path, end, { assertHeld });
         this.#checkpointBytes = end.bytes;
       } catch (cause) {
-        publishWarning("Cannot write the checkpoint, and will retry; no plant is at risk", cause);
+        publishWarning("Cannot write the checkpoint; no plant is at risk", cause);
       }
     });
     return this.#checkpointing;

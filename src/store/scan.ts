@@ -40,7 +40,7 @@ export class Scan {
   /** What an unfinished write has left after them, once all are read. */
   tail: Buffer | undefined;
   /** Why the next line is not good, once that is known. */
-  #fault: string | undefined;
+  #problem: string | undefined;
   readonly #log: ReadableLog;
   readonly #index: Pick<IdIndex, "addWords"> | undefined;
 
@@ -56,10 +56,10 @@ export class Scan {
     yield* this.#goodLines(Math.min(known.bytes, size), onProgress);
     const found = this.end.bytes;
     const isAsKnown = found === known.bytes && this.end.crc32 === known.crc32;
-    if (this.#fault === undefined && !isAsKnown) {
-      const isShorter = found < known.bytes;
-      const what = isShorter ? `lines end at byte ${found}` : `first ${found} bytes differ`;
-      throw changedError(file.path, `its ${what}`, known);
+    if (this.#problem === undefined && !isAsKnown) {
+      const isShorter = size < known.bytes;
+      const what = isShorter ? `it has ${size} bytes` : "its bytes are not those that were stored";
+      throw changedError(file.path, what, known);
     }
     yield* this.#goodLines(size, onProgress);
     const start = this.end.bytes;
@@ -72,7 +72,7 @@ export class Scan {
       }
     }
     const place = { line: this.plants + 1, offset: start };
-    throw lineError(file.path, place, `${this.#fault ?? "it has no line feed"}; ${ADVICE}`);
+    throw lineError(file.path, place, `${this.#problem ?? "it has no line feed"}; ${ADVICE}`);
   }
 
   /** The same, for callers that do not need the lines. */
@@ -81,12 +81,12 @@ export class Scan {
   }
 
   async *#goodLines(end: number, onProgress: OnProgress | undefined): AsyncGenerator<Buffer> {
-    if (this.#fault !== undefined) return;
+    if (this.#problem !== undefined) return;
     for await (const { bytes, offset } of readBlocks(this.#log.file, this.end.bytes, end)) {
       let length = 0;
       eachLine(bytes, (start, lineEnd, plant) => {
-        this.#fault = faultOf(plant, offset + start, this.#index);
-        if (this.#fault !== undefined) return false;
+        this.#problem = problemOf(plant, offset + start, this.#index);
+        if (this.#problem !== undefined) return false;
         this.plants++;
         length = lineEnd + 1;
         return true;
@@ -94,26 +94,26 @@ export class Scan {
       const lines = bytes.subarray(0, length);
       this.end = extendCheckpoint(this.end, lines);
       if (length > 0) yield lines;
-      if (this.#fault !== undefined) return;
+      if (this.#problem !== undefined) return;
       onProgress?.(this.end.bytes, this.#log.size);
     }
   }
 }
 
 /** Why a line is not good; `undefined` for a good one, whose id comes into the index. @internal */
-export function faultOf(
+export function problemOf(
   plant: PlantMatcher | undefined,
   offset: number,
   index: Pick<IdIndex, "addWords"> | undefined,
 ): string | undefined {
   if (plant === undefined) return "expected a plant as the store writes it";
   const present = index?.addWords(plant.idLow, plant.idHigh, offset);
-  return present === undefined ? undefined : repeatFault(present);
+  return present === undefined ? undefined : repeatProblem(present);
 }
 
 export const ADVICE = 'restore a backup, or let "plant-store repair" save what can be read';
 
-export function repeatFault(offset: number): string {
+export function repeatProblem(offset: number): string {
   return `its id is already at byte offset ${offset}`;
 }
 

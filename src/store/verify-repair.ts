@@ -17,8 +17,8 @@ import { LINE_FEED, type LineSource, readBlocks } from "../log/lines.ts";
 import { type HeldLock, locks } from "../log/lock.ts";
 import { IdIndex } from "./id-index.ts";
 import { parseLine } from "./import-export.ts";
-import { assertMayBeMissing, keep, openForReading } from "./open.ts";
-import { eachLine, faultOf, repeatFault, Scan } from "./scan.ts";
+import { assertMayBeMissing, openForReading, quarantine } from "./open.ts";
+import { eachLine, problemOf, repeatProblem, Scan } from "./scan.ts";
 
 export interface VerifyReport {
   readonly plants: number;
@@ -96,7 +96,7 @@ async function rewrite(file: LogFile, lock: HeldLock, onLeftOut?: OnLeftOut) {
     for await (const { kept, rest, lines } of salvage(file, index)) {
       leftOut += lines.length;
       for (const line of lines) onLeftOut?.(line);
-      if (rest.length > 0) await keep(file.path, rest);
+      if (rest.length > 0) await quarantine(file.path, rest);
       await target.append(kept);
       end = extendCheckpoint(end, kept);
     }
@@ -129,9 +129,9 @@ async function* salvage(file: LogFile, index: IdIndex): AsyncGenerator<Salvage> 
       const isFirst = !isWithin;
       if (isFirst) line++;
       isWithin = end < 0;
-      const fault = faultOf(isPiece ? undefined : plant, at, index);
+      const problem = problemOf(isPiece ? undefined : plant, at, index);
       const isOdd = plant === undefined && !isPiece;
-      const record = fault === undefined ? found : isOdd ? recordOf(found, at, index) : fault;
+      const record = problem === undefined ? found : isOdd ? recordOf(found, at, index) : problem;
       if (typeof record !== "string") kept.push(record);
       else {
         rest.push(found);
@@ -161,7 +161,7 @@ function recordOf(line: Buffer, offset: number, index: IdIndex): Buffer | string
     if (plant === undefined) return Buffer.alloc(0);
     const record = Buffer.from(`${encodeNewPlant(validatePlant(plant))}\n`);
     const present = index.add(plant.id, offset);
-    return present === undefined ? record : repeatFault(present);
+    return present === undefined ? record : repeatProblem(present);
   } catch (error) {
     if (error instanceof PlantStoreError) return error.message;
     throw error;

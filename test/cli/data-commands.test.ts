@@ -43,7 +43,7 @@ interface Run {
 const DAMAGED = { log: A, edited: `${A}x\u001b[2J\n${B}` };
 const SHORTER = { log: A + B, edited: A };
 const PLACE = /DATA\/plants\.jsonl": line 2, byte offset 20: .*; restore .* backup, or .*repair/;
-const SHORT = /DATA\/plants\.jsonl": its lines end at byte 20; .* 50 bytes; restore .*repair/;
+const SHORT = /DATA\/plants\.jsonl": it has 20 bytes; .* 50 bytes; restore .*repair/;
 const NO_FOLDER = /^plant-store: Cannot read "NEW": there is no such folder; .*--data\n$/;
 const COUNTS = (created: number, stored: number, refused: number) =>
   new RegExp(`^created ${created}, already stored ${stored}, refused ${refused}\n$`);

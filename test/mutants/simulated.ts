@@ -25,7 +25,8 @@ an append does not ask whether the lock is held: meddling
 what a killed process left of a new file stays in it: crash
 -     disk.unlink(newPath); // of a process that was killed
 a rename is not durable: crash
--     await disk.syncFolder(path.dirname(filePath));
+-     await disk.syncFolder(path.dirname(filePath)).catch(
++     await disk.stat; await Promise.resolve().catch(
 a short read is the end of the file: crash
 -         if (count === 0) break;
 +         filled += count; break;
@@ -85,7 +86,7 @@ a reader reads what is not durable: crash
 +     const size = holder === undefined || holder.durableBytes !== undefined ? file.end : undefined;
 store/scan.ts
 a log that its checkpoint does not know is served or copied: rot
--       throw changedError(file.path, \`its \${what}\`, known);
+-       throw changedError(file.path, what, known);
 a damaged log is copied up to the damage: rot
 -     throw lineError(file.path, place,
 +     if (isHeld) throw lineError(file.path, place,
@@ -100,7 +101,7 @@ a line with a space is served: meddling
 + const isPlant = end >= 0;
 store/verify-repair.ts
 a repair keeps nothing of what it leaves out: rot
--       if (rest.length > 0) await keep(file.path, rest);
+-       if (rest.length > 0) await quarantine(file.path, rest);
 a repair leaves the checkpoint of the old log: rot
 -   await writeCheckpoint(file.path, end, lock);
 store/backup.ts

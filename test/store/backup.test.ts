@@ -128,6 +128,7 @@ test("the log of a copy gets its name last; once all is synced, an old backup lo
   assert.deepEqual(
     steps.filter((step) => /^(rename|syncFolder) DIR\/NEW|OLD|lock/.test(step)),
     [
+      "syncFolder DIR/NEW", // with the first name of its log
       "rename DIR/NEW/tokens.jsonl",
       "syncFolder DIR/NEW",
       "rename DIR/NEW/plants.jsonl.checkpoint",
