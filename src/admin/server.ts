@@ -12,6 +12,7 @@ import { type AddressInfo, isIP } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { ERRORS, statusOf } from "../core/errors.ts";
 import { formatHostPort } from "../core/text.ts";
+import { ignoreBody, ignoreFollowing } from "../http/node-internals.ts";
 import { OPENAPI } from "../http/openapi.ts";
 import { encodeMetrics } from "./metrics.ts";
 import { Recorder } from "./recorder.ts";
@@ -39,6 +40,10 @@ export async function startAdminServer(
   const recorder = new Recorder();
   const isLocal = isLoopback(address.host);
   const server = http.createServer(LIMITS, (req, res) => {
+    // Nobody reads a body: a packet may hold thousands of pieces, or of further requests.
+    ignoreBody(req);
+    ignoreFollowing(req);
+    req.socket.removeAllListeners("data").on("data", () => {}); // the parser gets no further packet
     if (isLocal && !isSafeHost(req.headers.host)) {
       refuse(res, ERRORS.bad_request, "Host: expected an IP address or a name without a dot");
     } else respond(req, res, status, recorder);

@@ -143,7 +143,8 @@ function renderTokens(status: Status, { lastUses }: Recorder): Html {
     const used = usedAt === undefined ? "not used since the start" : `used ${ago(usedAt)}`;
     const leftMs = (expiresAt ?? Number.POSITIVE_INFINITY) - clock.wallMs();
     const expiry = expiresAt === undefined ? "never expires" : `expires in ${span(leftMs)}`;
-    return html`<b>${name}</b> ${scopes.join(" ")} <small>${leftMs < SOON_MS ? red(expiry) : expiry}, ${used}</small>`;
+    const shown = leftMs < SOON_MS ? red(expiry) : expiry;
+    return html`<b>${name}</b> <small>${scopes.join(" and ")}, ${shown}, ${used}</small>`;
   });
   if (tokens.length > TOKENS_MAX) rows.push(html`and ${tokens.length - TOKENS_MAX} more`);
   const { folder } = status;

@@ -156,9 +156,12 @@ test("tokens are shown with scopes, expiry and last use, a hundred of them", (t)
   status.now.tokens = [token("gardener", 47), token("cook", 6), ...others];
   requests.publish(CREATE);
   pass(8000);
-  assert.match(read(), / gardener write read expires in 47 d, used 8 s ago cook /);
+  assert.match(read(), / gardener write and read, expires in 47 d, used 8 s ago cook /);
   assert.match(render(), /<span class="bad">expires in 6 d<\/span>, not used since the start/);
-  assert.match(read(), / other-97 write read never expires, not used since the start and 1 more /);
+  assert.match(
+    read(),
+    / other-97 write and read, never expires, not used since the start and 1 more /,
+  );
 });
 
 test("without a token the page says how to create one, as a shell takes it", (t) => {
