@@ -8,7 +8,7 @@
  */
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
-import { LiveTokens, POLL_INTERVAL_MS } from "../core/live-tokens.ts";
+import { LiveTokens } from "../core/live-tokens.ts";
 import { parseTokenFile, readTokenFile, tokensPathOf } from "./token-file.ts";
 
 /** The token check that comes with the store. */
@@ -19,11 +19,7 @@ export class TokenRegistry extends LiveTokens {
   #lastFault: string | undefined;
 
   private constructor(filePath: string) {
-    super({
-      clock,
-      intervalMs: POLL_INTERVAL_MS,
-      fault: "the server has not read its token file for 2 s",
-    });
+    super({ clock, reason: "the server has not read its token file for 2 s" });
     this.#path = filePath;
   }
 

@@ -28,11 +28,10 @@ export function ageMs(since: Moment, clock: Clock): number {
 
 interface FollowOptions {
   readonly clock: Clock;
-  readonly intervalMs: number;
   /** How long a request waits for a good poll, after the first one. Default: not at all. */
   readonly waitMs?: number | undefined;
   /** Why tokens cannot be verified, for clients. */
-  readonly fault: string;
+  readonly reason: string;
 }
 
 /** The tokens that a server accepts. A subclass polls the place where they are stored. */
@@ -70,8 +69,7 @@ export abstract class LiveTokens implements TokenVerifier {
 
   /** Polls at every interval, until `close`. Keeps no process alive. @internal */
   protected follow(): void {
-    const { clock, intervalMs } = this.#options;
-    this.#interval = clock.setInterval(() => void this.refresh(), intervalMs);
+    this.#interval = this.#options.clock.setInterval(() => void this.refresh(), POLL_INTERVAL_MS);
     this.#interval.unref();
   }
 
@@ -133,18 +131,18 @@ export abstract class LiveTokens implements TokenVerifier {
 
   /** Resolves after a good poll that begins from now on. @throws PlantStoreError `tokens_unreadable`. */
   async #waitForPoll(): Promise<void> {
-    const { clock, intervalMs, waitMs = 0 } = this.#options;
+    const { clock, waitMs = 0 } = this.#options;
     const sleep = (ms: number) =>
       new Promise<void>((resolve) => clock.setTimeout(resolve, ms).unref());
     const endsAt = clock.monotonicMs() + waitMs;
     await Promise.race([this.refresh(), sleep(VERDICT_MS)]);
     const isOver = () => this.isReadable || this.isClosed || clock.monotonicMs() >= endsAt;
-    while (!isOver()) await sleep(intervalMs); // each interval polls
+    while (!isOver()) await sleep(POLL_INTERVAL_MS); // each interval polls
     if (!this.isReadable) throw this.#unreadable();
   }
 
   #unreadable(): PlantStoreError {
-    const why = `cannot verify tokens right now, because ${this.#options.fault}`;
+    const why = `cannot verify tokens right now, because ${this.#options.reason}`;
     return new PlantStoreError("tokens_unreadable", `Authorization: ${why}; retry later`);
   }
 

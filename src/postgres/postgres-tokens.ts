@@ -9,7 +9,7 @@
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { LiveTokens, POLL_INTERVAL_MS, VERDICT_MS } from "../core/live-tokens.ts";
+import { LiveTokens, VERDICT_MS } from "../core/live-tokens.ts";
 import { DatabaseFault } from "./connection.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { writeSettings } from "./schema.ts";
@@ -35,9 +35,8 @@ export class PostgresTokens extends LiveTokens {
   private constructor(plants: PostgresPlants) {
     super({
       clock,
-      intervalMs: POLL_INTERVAL_MS,
       waitMs: plants.database.deadlineMs,
-      fault: "the database has not answered for 2 s",
+      reason: "the database has not answered for 2 s",
     });
     this.#plants = plants;
   }
