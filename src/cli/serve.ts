@@ -7,14 +7,11 @@
  * closed last.
  */
 
-import path from "node:path";
 import { type AdminServer, startAdminServer } from "../admin/server.ts";
-import type { ServiceState, Status } from "../admin/status.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import type { DatabaseStatus, StoreStatus, TokenStatus } from "../core/services.ts";
 import { PlantServer, type ServerOptions } from "../index.ts";
-import { type Backend, openBackend, readDisk } from "./backend.ts";
+import { type Backend, openBackend } from "./backend.ts";
 import {
   defineCommand,
   type ExitStatus,
@@ -42,7 +39,8 @@ import {
   TRUSTED_PROXY,
   textOption,
 } from "./options.ts";
-import { announce, count, describeProgress, LEVELS, type Notice, report } from "./output.ts";
+import { announce, count, LEVELS, type Notice, report } from "./output.ts";
+import { ServeStatus } from "./serve-status.ts";
 
 const SERVE_OPTIONS = {
   data: DATA,
@@ -271,76 +269,4 @@ function introduce(url: string, adminUrl: string | undefined, first: FirstToken)
     `  curl '${address}' ${authorization}`,
     "",
   ];
-}
-
-/** A start that reads the log for longer than this logs its progress. */
-const LONG_START_MS = 2000;
-
-/** How often the disk is polled for the admin listener. */
-const DISK_POLL_MS = 10_000;
-
-/** What the admin listener shows of a server. */
-export class ServeStatus implements Status {
-  readonly version = VERSION;
-  readonly folder: string | undefined;
-  url: string | undefined;
-  progress: Status["progress"];
-  disk: Status["disk"];
-  phase: ServiceState = "starting";
-  backend: Backend | undefined;
-  /** When the start logs its progress; infinite once it has. */
-  #reportAt: number | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  #isPolling = false;
-
-  /** @param folder the data directory, which need not exist yet; `undefined` for a database. */
-  constructor(folder: string | undefined) {
-    this.folder = folder && path.resolve(folder);
-  }
-
-  /** Receives how many bytes of the log were read. A long start logs this once. */
-  reading(bytes: number, total: number): void {
-    this.progress = { bytes, total };
-    const now = performance.now();
-    this.#reportAt ??= now + LONG_START_MS;
-    if (now < this.#reportAt) return;
-    this.#reportAt = Number.POSITIVE_INFINITY;
-    const message = `reading the log: ${describeProgress(bytes, total)} so far`;
-    report({ level: "info", event: "starting", message, fields: { bytes, total } });
-  }
-
-  /** Keeps `disk` up to date until `stop`. Keeps no process alive. */
-  followDisk(): void {
-    this.#timer = setInterval(() => this.pollDisk(), DISK_POLL_MS).unref();
-    void this.pollDisk();
-  }
-
-  /** Each poll holds a thread of the pool, so there is one at a time. A disk that hangs is unknown. */
-  async pollDisk(): Promise<void> {
-    if (this.#isPolling) this.disk = undefined;
-    if (this.#isPolling || this.folder === undefined) return;
-    this.#isPolling = true;
-    this.disk = await readDisk(this.folder);
-    this.#isPolling = false;
-  }
-
-  stop(): void {
-    clearInterval(this.#timer);
-  }
-
-  state(): ServiceState {
-    return this.phase === "ready" ? (this.backend?.state() ?? "ready") : this.phase;
-  }
-
-  store(): StoreStatus | undefined {
-    return this.backend?.plants.status();
-  }
-
-  database(): DatabaseStatus | undefined {
-    return this.backend?.database?.();
-  }
-
-  tokens(): readonly TokenStatus[] {
-    return this.backend?.tokens.list() ?? [];
-  }
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Notice, printNotice, reportTo } from "../../src/cli/output.ts";
-import { ServeStatus } from "../../src/cli/serve.ts";
+import { ServeStatus } from "../../src/cli/serve-status.ts";
 
 test("a start that reads the log for 2 s logs its progress once, a shorter start does not (fake clock)", (t) => {
   let now = 5000;
