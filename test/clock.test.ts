@@ -36,7 +36,7 @@ function replace<T extends object>(t: TestContext, target: T, name: keyof T, fak
 
 /** FAKE timers that never go off, and a monotonic clock that stands still: what sinon and vitest put in place. */
 function stopTime(t: TestContext): void {
-  const never = () => ({ ref() {}, unref() {}, refresh() {}, hasRef: () => false });
+  const never = () => ({ ref() {}, unref() {}, hasRef: () => false });
   for (const name of TIMER_FUNCTIONS) {
     replace(t, globalThis, name, never);
     replace(t, timers, name, never);

@@ -11,29 +11,19 @@
  * ends in 00, so a client can tell them from the bodies of proxies.
  */
 export const ERRORS = {
-  /** The bytes on the connection are not an HTTP request that can be trusted. */
-  bad_request: 40001,
-  /** The body is not UTF-8. */
+  bad_request: 40001, // the bytes on the connection are not an HTTP request that can be trusted
   invalid_utf8: 40002,
-  /** The body is not JSON by RFC 8259. */
-  invalid_json: 40003,
-  /** The body has `id`, `name` or `tag` more than once. */
-  duplicate_member: 40004,
-  /** The body is JSON but no NewPlant (docs/api.md). */
-  invalid_plant: 40005,
-  /** The id belongs to a plant with another name or tag. */
-  conflict: 40006,
-  /** `limit` or `after` in the query of a list is invalid. */
+  invalid_json: 40003, // by RFC 8259
+  duplicate_member: 40004, // the body has `id`, `name` or `tag` more than once
+  invalid_plant: 40005, // the body is JSON but no NewPlant
+  conflict: 40006, // the id belongs to a plant with another name or tag
   invalid_query: 40007,
-  /** No plant has the id after which the list begins. */
-  unknown_cursor: 40008,
+  unknown_cursor: 40008, // no plant has the id after which the list begins
   missing_token: 40101,
-  /** Unknown, expired or revoked; the client cannot tell which. */
-  invalid_token: 40102,
+  invalid_token: 40102, // unknown, expired or revoked; the client cannot tell which
   insufficient_scope: 40301,
   not_found: 40401,
-  /** The path names a plant, and no plant has its id. */
-  unknown_plant: 40402,
+  unknown_plant: 40402, // the path names a plant, and no plant has its id
   method_not_allowed: 40501,
   request_timeout: 40801,
   body_too_large: 41301,
@@ -41,23 +31,13 @@ export const ERRORS = {
   unsupported_encoding: 41502,
   expectation_failed: 41701,
   header_too_large: 43101,
-  /** A defect of this program, or of the program that embeds it; its log has the reason. */
-  internal: 50001,
-  /** Requests or records hold too much memory; nothing was stored. */
-  overloaded: 50301,
-  /**
-   * The disk refused this write, or the stored plant with this id cannot be read. The outcome is unknown until
-   * the request is repeated.
-   */
-  write_failed: 50302,
-  /** The store stopped after a failed sync, or because its log was changed or removed. */
-  store_failed: 50303,
-  /** The store was closed. */
+  internal: 50001, // a defect of this program, or of the program that embeds it
+  overloaded: 50301, // requests or records hold too much memory; nothing was stored
+  write_failed: 50302, // the disk refused the write, or a repeat cannot be read: the outcome is unknown
+  store_failed: 50303, // the store stopped after a failed sync, or because its log was changed
   closed: 50304,
-  /** The token check cannot read which tokens are revoked, so it accepts none. */
-  tokens_unreadable: 50306,
-  /** Plants cannot be read now, because of the disk or a lack of memory; the store continues. */
-  read_failed: 50307,
+  tokens_unreadable: 50306, // the token check cannot read which tokens are revoked, so it accepts none
+  read_failed: 50307, // plants cannot be read now; the store continues
 } as const;
 
 /** Failures of a request, each with an HTTP status and an `error` number. */
@@ -65,28 +45,20 @@ export type RequestErrorCode = keyof typeof ERRORS;
 
 /** Failures of the data directory and of its commands; they never reach a client. */
 export type DataErrorCode =
-  /** Another process holds the data directory. */
-  | "locked"
-  /** The data needs a person, and nothing was changed. */
-  | "corruption"
-  /** A sync has failed: memory may hold what the disk lacks, and only a restart of the machine drops that. */
-  | "unsynced"
-  /** The operating system refused an operation on a file. */
-  | "io_error"
-  /** A live token has this name already. */
-  | "token_exists"
-  /** No live token has this name. */
-  | "token_unknown";
+  | "locked" // another process holds the data directory
+  | "corruption" // the data needs a person, and nothing was changed
+  | "unsynced" // a sync failed: memory may hold what the disk lacks, until the machine restarts
+  | "io_error" // the operating system refused an operation on a file
+  | "token_exists" // a live token has this name
+  | "token_unknown"; // no token of this name can be revoked
 
 export type ErrorCode =
   | RequestErrorCode
   | DataErrorCode
-  /** Of `plant-store/client`: the call gave up, and the plant may be stored. */
-  | "outcome_unknown"
-  /** Of `plant-store/client`: the call gave up, and nothing was stored. */
-  | "unavailable"
-  /** Of `plant-store/client`: an answer of another program, or with an unknown `error` number. */
-  | "unexpected_answer";
+  // of plant-store/client:
+  | "outcome_unknown" // the call gave up, and the plant may be stored
+  | "unavailable" // the call gave up, and nothing was stored
+  | "unexpected_answer"; // another program responded, or with an unknown `error` number
 
 interface ErrorOptions {
   readonly cause?: unknown;

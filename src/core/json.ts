@@ -15,8 +15,7 @@ type MemberVisitor = (name: string, literal: string) => void;
 /**
  * Checks one JSON text and returns the literal of its value: the text without white space around it.
  *
- * @throws PlantStoreError `invalid_json`; the message names the byte of the first fault, from 1.
- * @internal
+ * @throws PlantStoreError `invalid_json`; the message names the byte of the first error, from 1.
  */
 export function scanJson(text: string, onMember: MemberVisitor): string {
   return new Scanner(text, onMember).scan();
@@ -152,7 +151,7 @@ class Scanner {
     this.#at = at;
   }
 
-  /** The next UTF-16 code unit; NaN at the end of the text. */
+  /** The next code unit; NaN at the end of the text. */
   #code(): number {
     return this.#text.charCodeAt(this.#at);
   }
@@ -182,17 +181,9 @@ class Scanner {
   }
 }
 
-/*
- * Int64s. Any JSON number whose value is an integer counts (JSON Schema 2020-12, "integer"): 7, 7.0 and
- * 70e-1 are the same id, and -0 is 0. Takes time linear in the length of the text, also for
- * 1e999999999: no number larger than an int64 is ever built.
- */
-
-/** @internal */
 export const INT64_MIN = -(2n ** 63n);
-/** @internal */
 export const INT64_MAX = 2n ** 63n - 1n;
-/** For messages. @internal */
+/** For messages. */
 export const INT64_RANGE = `from ${INT64_MIN} to ${INT64_MAX}`;
 
 /** RFC 8259 section 6: sign, integer part, fraction, exponent. */
@@ -200,7 +191,7 @@ const JSON_NUMBER = /^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/
 /** The shortest spelling of a number that may be an int64: the longest one is 9223372036854775807. */
 const CANONICAL = /^(?:0|-?[1-9][0-9]{0,18})$/;
 
-/** @throws TypeError or RangeError for an id that is no int64: a mistake of the calling program. @internal */
+/** @throws TypeError or RangeError for an id that is no int64: a mistake of the calling program. */
 export function assertInt64(id: bigint): void {
   if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
   if (id < INT64_MIN || id > INT64_MAX) {
@@ -209,10 +200,8 @@ export function assertInt64(id: bigint): void {
 }
 
 /**
- * The int64 that a JSON number spells. `undefined` if the text is no JSON number, or its value has a
- * fraction or is outside the int64 range.
- *
- * @internal
+ * The int64 that a JSON number spells: 7, 7.0 and 70e-1 are the same, and -0 is 0. `undefined` for a fraction, a
+ * value out of range, or any other text. No larger number is ever built, so 1e999999999 takes no time.
  */
 export function parseInt64(text: string): bigint | undefined {
   const canonical = parseCanonicalInt64(text);
@@ -238,7 +227,7 @@ function dropLastZeros(digits: string): string {
   return digits.slice(0, end);
 }
 
-/** The int64 whose shortest spelling is this text, as in a path; `undefined` for any other text. @internal */
+/** The int64 whose shortest spelling is this text, as in a path; `undefined` for any other text. */
 export function parseCanonicalInt64(text: string): bigint | undefined {
   if (!CANONICAL.test(text)) return undefined;
   // A double holds 15 digits exactly, and becomes a bigint faster than text does.

@@ -10,7 +10,7 @@ import { PlantStoreError } from "./errors.ts";
 import type { Clock, Timer, TokenStatus, TokenVerifier, VerifiedToken } from "./services.ts";
 import { hashToken, isLive, type TokenRecord } from "./token.ts";
 
-/** How old a verdict may be, counted from the start of its poll. @internal */
+/** How old a verdict may be, counted from the start of its poll. */
 export const VERDICT_MS = 2000;
 /** How often servers poll their tokens. Each poll wakes an idle process about ten times. @internal */
 export const POLL_INTERVAL_MS = 500;

@@ -8,9 +8,7 @@
 export interface NumberOption {
   /** Absent if it depends on the memory of the process, or on its limit of open files. */
   readonly default?: number;
-  /** The least allowed value. */
   readonly min: number;
-  /** The greatest allowed value. */
   readonly max: number;
 }
 
@@ -40,21 +38,15 @@ export const NUMBER_OPTIONS = {
 
 export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 
-/** The address to listen on by default: only this machine reaches it. @internal */
+/** The address to listen on by default: only this machine reaches it. */
 export const DEFAULT_HOST = "127.0.0.1";
 
-/**
- * The longest line of a log, with its line feed: that of the longest body. A database refuses longer plants,
- * too, so that they can be moved back.
- *
- * @internal
- */
+/** The longest line of a log, with its line feed: that of the longest body. */
 export const RECORD_BYTES_MAX = NUMBER_OPTIONS.bodyBytesMax.max + 64;
 
-/** @internal */
 export type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
 
-/** @throws RangeError unless each number that is given is whole and within its bounds. @internal */
+/** @throws RangeError unless each number that is given is whole and within its bounds. */
 export function assertNumbers(options: Numbers): void {
   for (const name of Object.keys(NUMBER_OPTIONS) as NumberOptionName[]) {
     const value = options[name];
@@ -68,7 +60,6 @@ export function assertNumbers(options: Numbers): void {
  * A base path as the listener takes it: empty, or with a slash at its start and none at its end.
  *
  * @throws RangeError unless it is a path (RFC 3986 section 3.3).
- * @internal
  */
 export function checkBasePath(basePath: string): string {
   const path = basePath.replace(/\/$/, "");
@@ -76,19 +67,17 @@ export function checkBasePath(basePath: string): string {
   throw new RangeError(`basePath: expected a path such as /garden, got "${basePath}"`);
 }
 
-/** Every origin. @internal */
+/** Every origin. */
 export const ANY_ORIGIN = "*";
-
 /** `scheme://host[:port]`, as a browser sends it (RFC 6454 section 7). */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
 
-/** @throws RangeError unless a browser could send each of them. @internal */
+/** @throws RangeError unless a browser could send each of them. */
 export function checkOrigins(origins: readonly string[]): ReadonlySet<string> {
   for (const origin of origins) {
     if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
-    throw new RangeError(
-      `corsOrigins: expected an origin such as https://app.example, or *, got "${origin}"`,
-    );
+    const expected = "an origin such as https://app.example, or *";
+    throw new RangeError(`corsOrigins: expected ${expected}, got "${origin}"`);
   }
   return new Set(origins);
 }

@@ -31,7 +31,6 @@ function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
  *
  * @throws TypeError or RangeError: a mistake of the calling program. PlantStoreError `body_too_large` if its line
  * would be longer than a record may be.
- * @internal
  */
 export function validatePlant({ id, name, tag }: NewPlant): NewPlant {
   assertInt64(id);
@@ -48,7 +47,7 @@ export function validatePlant({ id, name, tag }: NewPlant): NewPlant {
   throw new PlantStoreError("body_too_large", message);
 }
 
-/** `{"name":…[,"tag":…]}`: what the create operation returns. @internal */
+/** `{"name":…[,"tag":…]}`: what the create operation returns. */
 export function encodePlant({ name, tag }: Plant, start = "{"): string {
   const named = `${start}"name":${encodeJsonString(name)}`;
   return tag === undefined ? `${named}}` : `${named},"tag":${encodeJsonString(tag)}}`;
@@ -62,18 +61,16 @@ export function encodeNewPlant(plant: NewPlant): string {
   return encodePlant(plant, `{"id":${plant.id},`);
 }
 
-/** Whether two plants are equal; an absent tag differs from an empty one. @internal */
+/** Whether two plants are equal; an absent tag differs from an empty one. */
 export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
   return a.id === b.id && a.name === b.name && a.tag === b.tag;
 }
 
-/** @internal */
 export function conflict(id: bigint): PlantStoreError {
   const why = "the id belongs to a plant with another name or tag; get that one, or use another id";
   return new PlantStoreError("conflict", `Cannot create plant ${id}: ${why}`);
 }
 
-/** @internal */
 export function unknownCursor(after: bigint | undefined): PlantStoreError {
   return new PlantStoreError("unknown_cursor", `after: expected the id of a plant, got ${after}`);
 }
@@ -86,7 +83,6 @@ let utf8: InstanceType<typeof TextDecoder> | undefined; // made late: jsdom lack
  *
  * @throws PlantStoreError `invalid_utf8`, `invalid_json`, `duplicate_member` or `invalid_plant`; the
  * message of the last two names every member that is wrong.
- * @internal
  */
 export function parseNewPlant(bytes: Uint8Array): NewPlant {
   let text: string;
@@ -112,7 +108,7 @@ function matchPlant(bytes: Uint8Array, text: string): NewPlant | undefined {
 
 type Member = "id" | "name" | "tag";
 
-/** Reads a NewPlant from a text. @throws PlantStoreError as `parseNewPlant`. @internal */
+/** Reads a NewPlant from a text. @throws PlantStoreError as `parseNewPlant`. */
 export function parsePlantText(text: string): NewPlant {
   const literals: Record<Member, string[]> = { id: [], name: [], tag: [] };
   const whole = scanJson(text, (name, literal) => {

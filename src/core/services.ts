@@ -13,19 +13,17 @@ export type CreateOutcome = "created" | "replayed";
 /** A store of plants. Nothing in it is ever changed or removed. */
 export interface PlantService {
   /**
-   * Stores a plant. Resolves only when the plant is durable.
+   * Stores a plant. Resolves once it is durable.
    *
-   * @throws PlantStoreError. Nothing was stored: `conflict` if another plant has the id, `overloaded`
-   * if too much waits for the disk, `body_too_large` if the line in the log would be longer than a record may
-   * be (4 MiB), `closed`. The outcome is unknown: `write_failed`, also if the
-   * plant that has the id cannot be read, repeat the call; `store_failed`, this store takes no more.
+   * @throws PlantStoreError. Nothing was stored: `conflict` if another plant has the id, `overloaded`,
+   * `body_too_large` if its line in a log would be longer than 4 MiB, `closed`. The outcome is unknown:
+   * `write_failed`, repeat the call; `store_failed`, this store takes no more.
    * @throws TypeError or RangeError unless it is a plant.
    */
   create(plant: NewPlant): Promise<CreateOutcome>;
 
   /**
-   * The durable plant with this id as a line of JSON, without its line feed: `{"id":7,"name":"Fern"}`, in this
-   * order, without spaces, with the shortest spelling of the id. The bytes are not changed later; reads over
+   * The durable plant with this id as `encodeNewPlant` writes it. The bytes are not changed later; reads over
    * HTTP pass them on.
    *
    * @throws TypeError or RangeError unless the id is an int64; PlantStoreError `read_failed`, repeat the
@@ -34,10 +32,9 @@ export interface PlantService {
   getLine(id: bigint): Promise<Uint8Array | undefined>;
 
   /**
-   * The plants that are durable at the time of the call, or those after one of them, oldest first, in
-   * bounded memory: slices of about 32 KiB of whole lines, each with its line feed, which may be empty and
-   * are not changed later. To start after a plant must cost no more than to find it. Consumers may stop
-   * early; nothing more is read then.
+   * The plants that are durable at the time of the call, or those after one of them, oldest first: slices of
+   * about 32 KiB of whole lines, each with its line feed, which may be empty and are not changed later. To start
+   * after a plant must cost no more than to find it. Nothing more is read once a consumer stops.
    *
    * @throws PlantStoreError, during iteration: `unknown_cursor` if no plant has the id `after`,
    * `read_failed`, `store_failed` or `closed`.
@@ -53,8 +50,6 @@ export interface ListOptions {
 /** A timer of a clock. @internal */
 export interface Timer {
   unref(): unknown;
-  /** Lets it start anew. */
-  refresh(): unknown;
 }
 
 /** Time and chance (src/clock.ts). @internal */

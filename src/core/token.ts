@@ -10,15 +10,14 @@ import { hash } from "node:crypto";
 import { PlantStoreError } from "./errors.ts";
 import { isTokenName, SCOPES, type Scope } from "./services.ts";
 
-/** @internal */
 export const TOKEN_BYTES = 32;
 
-/** @param random `TOKEN_BYTES` bytes that nobody can guess. @internal */
+/** @param random `TOKEN_BYTES` bytes that nobody can guess. */
 export function formatToken(random: Buffer): string {
   return `pst_${random.toString("base64url")}`;
 }
 
-/** The SHA-256 of a token, in hexadecimal. @internal */
+/** The SHA-256 of a token, in hexadecimal. */
 export function hashToken(token: string): string {
   return hash("sha256", token, "hex");
 }
@@ -42,7 +41,7 @@ export function isLive({ revokedAt, expiresAt }: TokenRecord, now: number): bool
   return revokedAt === undefined && (expiresAt === undefined || now < expiresAt);
 }
 
-/** A record as one line of JSON, without its line feed. @internal */
+/** A record as one line of JSON, without its line feed. */
 export function encodeTokenRecord(record: TokenRecord): string {
   const { name, hash, scopes, createdAt, expiresAt, revokedAt } = record;
   const date = (time: number | undefined) => (time === undefined ? undefined : new Date(time));
@@ -53,12 +52,7 @@ export function encodeTokenRecord(record: TokenRecord): string {
 const HASH = /^[0-9a-f]{64}$/;
 const RECORD_MEMBERS = ["name", "hash", "scopes", "createdAt", "expiresAt", "revokedAt"];
 
-/**
- * The record in a line of JSON.
- *
- * @throws PlantStoreError `corruption`, which says what was expected; it does not show the line.
- * @internal
- */
+/** The record in a line of JSON. @throws PlantStoreError `corruption`; its message does not show the line. */
 export function decodeTokenRecord(line: string): TokenRecord {
   const members = parseMembers(line);
   const { name, hash, scopes, createdAt, expiresAt, revokedAt } = members;
@@ -98,7 +92,6 @@ function damage(what: string, expected: string): PlantStoreError {
   return new PlantStoreError("corruption", `${what}: expected ${expected}`);
 }
 
-/** @internal */
 export function isScope(value: unknown): value is Scope {
   return SCOPES.some((scope) => scope === value);
 }
@@ -111,7 +104,7 @@ function isScopes(value: unknown): value is Scope[] {
 const TOKEN_NAME = "1 to 64 letters, digits and ._@-, the first a letter or digit";
 const SCOPE_ARRAY = `an array of ${SCOPES.join(", ")}`;
 
-/** What a date can hold. @internal */
+/** What a date can hold. */
 export const TIME_MAX = 8.64e15;
 
 export interface NewToken {
@@ -123,12 +116,7 @@ export interface NewToken {
   readonly expiresAt?: number | undefined;
 }
 
-/**
- * The record of a new token; `now` is in milliseconds since 1970.
- *
- * @throws TypeError or RangeError if the name, the scopes or the expiry are not possible.
- * @internal
- */
+/** The record of a new token. @throws TypeError or RangeError if name, scopes or expiry are not possible. */
 export function makeRecord(token: string, newToken: NewToken, now: number): TokenRecord {
   const { name, scopes = ["write"], expiresAt } = newToken;
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
@@ -143,18 +131,12 @@ export function makeRecord(token: string, newToken: NewToken, now: number): Toke
 
 type Tokens = readonly TokenRecord[];
 
-/** @internal */
 export function tokenExists(name: string): PlantStoreError {
   const why = "a live token has this name; choose another, or revoke that one first";
   return new PlantStoreError("token_exists", `Cannot create token "${name}": ${why}`);
 }
 
-/**
- * The tokens after a name was revoked, also that of tokens that have expired.
- *
- * @throws PlantStoreError `token_unknown` if that changes none.
- * @internal
- */
+/** The tokens after a name was revoked, expired ones as well. @throws PlantStoreError `token_unknown` if none was. */
 export function revokeAll(tokens: Tokens, name: string, revokedAt: number): TokenRecord[] {
   const isMeant = (token: TokenRecord) => token.name === name && token.revokedAt === undefined;
   if (!tokens.some(isMeant)) {
@@ -169,7 +151,6 @@ export function revokeAll(tokens: Tokens, name: string, revokedAt: number): Toke
  *
  * @throws PlantStoreError `token_exists` if another live token has the name of a live one; `corruption` if
  * a record is not possible.
- * @internal
  */
 export function selectNew(tokens: Tokens, records: Iterable<TokenRecord>, now: number) {
   const hashes = new Set(tokens.map(({ hash }) => hash));

@@ -73,7 +73,7 @@ class Timers {
 
   add(due: number, run: () => void) {
     this.#all.add({ due, run });
-    return { unref() {}, refresh() {} };
+    return { unref() {} };
   }
 
   run(now: number): void {

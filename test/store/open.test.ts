@@ -90,7 +90,7 @@ test("a checkpoint is written at open, every 10 s if the log has grown, and at c
   t.mock.method(clock, "monotonicMs", () => now);
   t.mock.method(clock, "setInterval", (run: () => void) => {
     tick = run;
-    return { unref() {}, refresh() {} };
+    return { unref() {} };
   });
   const store = await openStore(t, folder);
   assert.equal(checkpointOf(folder), 0);

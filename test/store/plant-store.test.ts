@@ -164,7 +164,7 @@ for (const [says, meddle] of Object.entries(MEDDLINGS)) {
     let tick = () => {};
     t.mock.method(clock, "setInterval", (run: () => void) => {
       tick = run;
-      return { unref() {}, refresh() {} };
+      return { unref() {} };
     });
     const { folder, store } = await openWith(t, [PLANT]);
     tick();
