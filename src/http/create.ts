@@ -9,6 +9,7 @@ import { encodePlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, TokenVerifier } from "../core/services.ts";
 import type { Exchange } from "./exchange.ts";
 import { checkBodyHeaders, invalidToken } from "./head.ts";
+import { takePieces } from "./node-internals.ts";
 
 /** A request and its response in Node, besides the body (measured). */
 const REQUEST_BYTES = 8 * 1024;
@@ -18,6 +19,8 @@ const COPIES = 3;
 const LONG_BYTES = 64 * 1024;
 /** No client sends a plant in so many pieces of fewer bytes, and each takes a microsecond. */
 const SHORT_PIECES = { max: 1024, bytes: 64 };
+/** Of a body whose token is being verified: as much as a packet holds. */
+const HELD_BYTES = 64 * 1024;
 const NOTHING = Buffer.alloc(0);
 const ignore = () => {};
 
@@ -72,7 +75,8 @@ export class Body {
   #bytes: Buffer = NOTHING;
   #size = 0;
   #shortPieces = 0;
-  #whole: Promise<Buffer> | undefined;
+  /** Why what was held is refused. */
+  #error: unknown;
 
   constructor(exchange: Exchange, bytesMax: number) {
     this.#exchange = exchange;
@@ -80,13 +84,17 @@ export class Body {
     this.#declared = Number(exchange.req.headers["content-length"] ?? 0);
   }
 
-  /** While the token is verified: keeps what has arrived, in one piece, and reads no more. */
-  hold(): this {
-    const { req } = this.#exchange;
-    this.#whole = this.#collect();
-    this.#whole.catch(ignore); // nobody wants the body of a refused request
-    setImmediate(() => !this.#isAccepted && !this.#exchange.isResponded && req.pause());
-    return this;
+  /** Waits, and meanwhile keeps what arrives, in one piece; stops reading when that is enough. */
+  holdUntil<T>(verdict: Promise<T>): Promise<T> {
+    const release = takePieces(this.#exchange.req, (piece) => {
+      try {
+        if (this.#error === undefined) this.#add(piece);
+      } catch (error) {
+        this.#error = error;
+      }
+      return this.#size < HELD_BYTES;
+    });
+    return verdict.finally(release);
   }
 
   get #isAccepted(): boolean {
@@ -102,9 +110,10 @@ export class Body {
   read(): Promise<Buffer> {
     if (this.#declared > this.#bytesMax) throw tooLarge(this.#bytesMax);
     this.#exchange.hold(REQUEST_BYTES + COPIES * Math.max(this.#declared, this.#bytes.length));
-    this.#whole ??= this.#collect();
+    if (this.#error !== undefined) throw this.#error;
+    const whole = this.#collect();
     this.#exchange.req.resume(); // other code may have paused it, too
-    return this.#whole;
+    return whole;
   }
 
   #collect(): Promise<Buffer> {

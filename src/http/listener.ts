@@ -146,9 +146,7 @@ export class Listener {
       const verdict = this.#tokens.verify(token);
       const body = new Body(exchange, this.#bodyBytesMax);
       // Nearly always the verdict is there, and so is the body: it is read from its first piece on.
-      const isHeld = types.isPromise(verdict) && announcesBody(req);
-      if (isHeld) body.hold();
-      const caller = types.isPromise(verdict) ? await verdict : verdict;
+      const caller = types.isPromise(verdict) ? await body.holdUntil(verdict) : verdict;
       if (exchange.isResponded || exchange.isOver) return;
       await this.#carryOut(exchange, caller, token, body, sendContinue);
     } catch (error) {

@@ -32,3 +32,18 @@ export function ignoreBody(req: IncomingMessage): void {
   req.push = () => true;
   req.resume(); // or the parser may have paused the connection
 }
+
+/**
+ * Hands over each piece of a body as it comes, until it is called off: a stream that is paused keeps them, and
+ * 16 KiB in pieces of one byte take 8 MB.
+ *
+ * @param take returns false if nothing more should be read for now.
+ * @returns calls it off.
+ */
+export function takePieces(req: IncomingMessage, take: (piece: Buffer) => boolean): () => void {
+  const { push } = req;
+  req.push = (piece: Buffer | null) => (piece === null ? push.call(req, piece) : take(piece));
+  return () => {
+    req.push = push;
+  };
+}

@@ -77,7 +77,12 @@ function waitedMs(pid: number): number {
 async function carryOut(t: TestContext, attack: Attack, mib: number): Promise<void> {
   const { trial, target, ask, isContained } = await startTarget(t, attack, mib);
   const create = async (id: number) => {
-    return trial.account(plant(id), await ask(trial.token, { body: plant(id) }));
+    const { process, stderr } = trial.server;
+    const response = await ask(trial.token, { body: plant(id) }).catch((cause) => {
+      const how = `${process.exitCode ?? process.signalCode ?? "it lives"}: ${stderr().slice(-2000)}`;
+      throw new Error(`expected a response, got none; the server's end: ${how}`, { cause });
+    });
+    return trial.account(plant(id), response);
   };
   const loader = ["--import", import.meta.resolve("tsx")];
   const words = [...pinned(1), process.execPath, ...loader, ATTACKER, attack.name];

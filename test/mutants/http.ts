@@ -131,6 +131,10 @@ a client may change its TLS keys for ever: http/connection
 strangers take the connections of others: http/connections-max
 - if (sockets.size > largest.size) largest = sockets;
 + if (sockets.size <= largest.size) largest = sockets;
+http/node-internals.ts
+a body in small chunks takes much memory while its token is verified: http/verdicts
+- (piece === null ? push.call(req, piece) : take(piece));
++ push.call(req, piece);
 http/server.ts
 a stop cuts the requests in flight: http/server
 -     this.#connections.drain();
