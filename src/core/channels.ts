@@ -12,11 +12,11 @@ export interface WarningMessage {
   /** One line for people. May name paths, never a token. */
   readonly message: string;
   readonly cause?: unknown;
-  /** The `X-Request-Id` of the answer, if the warning is about a request. */
+  /** The `X-Request-Id` of the response, if the warning is about a request. */
   readonly requestId?: string | undefined;
 }
 
-/** On `plant-store:request`: a request that was answered, or that broke off before. */
+/** On `plant-store:request`: a request that got a response, or broke off before. */
 export interface RequestMessage {
   /** `undefined` if the bytes on the connection never became a request. */
   readonly method: string | undefined;
@@ -38,7 +38,7 @@ export interface RequestMessage {
   readonly durationMs: number | undefined;
   /** The length of the request's body; 0 if it was not read whole. */
   readonly bodyBytes: number;
-  /** The answer's `X-Request-Id`, 1 to 64 safe characters: the client's own if that is safe. */
+  /** The response's `X-Request-Id`, 1 to 64 safe characters: the client's own if that is safe. */
   readonly requestId: string;
   /** The name of an accepted token; never the token. */
   readonly token: string | undefined;

@@ -98,14 +98,14 @@ export type Verdict = VerifiedToken | undefined | null;
 export interface TokenVerifier {
   /**
    * Returns the name and scopes of a token, or `undefined` or `null` if it is unknown, expired or
-   * revoked; synchronously if nothing has to be waited for. A throw or a rejection is answered 500,
+   * revoked; synchronously if nothing has to be waited for. A throw or a rejection is a 500,
    * unless it is a PlantStoreError with a request code: `tokens_unreadable` (503) if the check cannot
    * know whether the token was revoked.
    */
   verify(token: string): Verdict | Promise<Verdict>;
 }
 
-/** Judges which peers are trusted proxies; a `BlockList` of `node:net` is one. */
+/** Says which peers are trusted proxies; a `BlockList` of `node:net` is one. */
 export interface TrustedProxies {
   check(address: string, family: "ipv4" | "ipv6"): boolean;
 }
@@ -126,7 +126,7 @@ export interface StoreStatus {
 export interface DatabaseStatus {
   /** The host in use; `undefined` while none is. */
   readonly host: string | undefined;
-  /** Whether commits wait for a standby; `undefined` before the first look. */
+  /** Whether commits wait for a standby; `undefined` before the first probe. */
   readonly isSynchronous: boolean | undefined;
   /** Milliseconds since the newest proof that this host is the primary began. */
   readonly leaseAgeMs: number;

@@ -156,7 +156,7 @@ test("scanJson() reports each top-level member, in order, with its value as it i
   scanJson('[{"id":1}]', () => assert.fail("no object at the top"));
 });
 
-test("scanJson() names the byte of a fault, counted from 1", () => {
+test("scanJson() names the byte of an error, counted from 1", () => {
   for (const [text, byte] of [
     ["", 1],
     ["  x", 3],

@@ -51,7 +51,7 @@ test("parseNewPlant() accepts exactly the objects whose id, name and tag fit the
         (tag === undefined || typeof tag === "string");
       const bytes = Buffer.from(JSON.stringify({ x, id, name, tag }));
       if (expected) assert.equal(parseNewPlant(bytes).name, name);
-      else assert.equal(faultOf(bytes).code, "invalid_plant");
+      else assert.equal(errorOf(bytes).code, "invalid_plant");
     }),
     { numRuns: 500 },
   );
@@ -69,21 +69,21 @@ test("parseNewPlant() cuts long values in its messages", () => {
     `"${long}"`,
     `{"${long}"}`,
   ]) {
-    assert.ok(faultOf(Buffer.from(body)).message.length < MESSAGE_CHARACTERS_MAX);
+    assert.ok(errorOf(Buffer.from(body)).message.length < MESSAGE_CHARACTERS_MAX);
   }
 });
 
 test("parseNewPlant() never cuts a value within a character", () => {
   for (let before = 0; before < 100; before++) {
     const text = `${"x".repeat(before)}${"\u{1f33f}".repeat(100)}`;
-    const { message } = faultOf(Buffer.from(JSON.stringify({ id: text, name: "Fern" })));
+    const { message } = errorOf(Buffer.from(JSON.stringify({ id: text, name: "Fern" })));
     assert.doesNotMatch(message, /\\ud|\p{Cs}/u, `after ${before} characters`);
   }
 });
 
 test("parseNewPlant() shows a value as one line", () => {
   const text = "\u001b[2J\u0000\n\u0085\u202e\u2028\ufeff";
-  const { message } = faultOf(Buffer.from(JSON.stringify({ id: text })));
+  const { message } = errorOf(Buffer.from(JSON.stringify({ id: text })));
   assert.match(message, /^[ -~]+$/);
 });
 
@@ -128,14 +128,14 @@ test("validatePlant() copies every plant, and nothing else", () => {
   fc.assert(fc.property(anyPlant, isCopied));
 });
 
-function faultOf(bytes: Buffer): PlantStoreError {
+function errorOf(bytes: Buffer): PlantStoreError {
   try {
     parseNewPlant(bytes);
   } catch (error) {
     if (error instanceof PlantStoreError) return error;
     throw error;
   }
-  throw new Error("expected a fault");
+  throw new Error("expected an error");
 }
 
 test("the message about an id names the range only if the id is outside it", () => {
@@ -148,7 +148,7 @@ test("the message about an id names the range only if the id is outside it", () 
     "1e-400",
     "null",
   ]) {
-    const { message } = faultOf(Buffer.from(`{"id":${id},"name":"Fern"}`));
+    const { message } = errorOf(Buffer.from(`{"id":${id},"name":"Fern"}`));
     const isOutside = Math.abs(Number(id)) > 8;
     assert.equal(message, `id: expected an int64${isOutside ? range : ""}, got ${id}`);
   }
