@@ -26,8 +26,6 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
-const LIMITS = { headersTimeout: 5000, requestTimeout: 5000, connectionsCheckingInterval: 5000 };
-
 /**
  * Listens, and counts from here on what the channels report, which is every server in the process.
  *
@@ -39,7 +37,8 @@ export async function startAdminServer(
 ): Promise<AdminServer> {
   const recorder = new Recorder();
   const isLocal = isLoopback(address.host);
-  const server = http.createServer(LIMITS, (req, res) => {
+  const limits = { requestTimeout: 5000, connectionsCheckingInterval: 5000 };
+  const server = http.createServer(limits, (req, res) => {
     // Nobody reads a body: a packet may hold thousands of pieces, or of further requests.
     ignoreBody(req);
     ignoreFollowing(req);
@@ -82,9 +81,8 @@ export function isLoopback(host: string): boolean {
 }
 
 /**
- * Whether a Host header is an IP address, or a name without a dot. A page of another site can have a name of its
- * own resolve to this address (DNS rebinding) and read the responses; such a name has a dot. Only HTTP/1.0 has
- * no Host header, and no browser sends that. @internal
+ * Whether a Host header is an IP address, or a name without a dot: a page of another site can have its own name,
+ * which has one, resolve to this address (DNS rebinding), and read the responses. @internal
  */
 export function isSafeHost(header = "localhost"): boolean {
   const host = header.replace(/:[0-9]*$/, "").replace(/^\[(.*)\]$/, "$1");

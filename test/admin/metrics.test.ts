@@ -80,16 +80,6 @@ test("the counters of successes, aborts and server errors are 0 before the first
   assert.deepEqual(shown.sort(), expected.sort());
 });
 
-test("before the store is open the metric of plants is missing, not 0", async (t) => {
-  const admin = await startAdmin(t);
-  admin.status.now.store = undefined;
-  const samples = samplesOf((await admin.get("/metrics")).text);
-  assert.deepEqual(
-    [samples.has("plant_store_plants"), samples.has("plant_store_tokens")],
-    [false, false],
-  );
-});
-
 test("the documentation names the twenty metrics with their types and labels", async (t) => {
   const { text } = await (await startBusy(t)).get("/metrics");
   const metrics = text.matchAll(/^# TYPE (\S+) (\S+)\n([^{ ]+)(?:\{(.*)\})? /gm);
