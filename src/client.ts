@@ -198,8 +198,8 @@ function readOutcome<T>({ status, headers }: Response, text: string, parse: Pars
     if (status === 200) return { value: parse(text, json) };
     if (typeof json.message === "string" && statusOf(json.error) === status) ours = json;
   } catch (error) {
-    const isCut = status === 200 && (error as Error).name === "SyntaxError" && /^[[{]/.test(text);
-    if (isCut) return { error: new Error("the response was cut") };
+    const isCut = (error as Error).name === "SyntaxError" && /^([[{]|$)/.test(text);
+    if (isCut && status === 200) return { error: new Error("the response was cut") };
   }
   const hint = /^(?:0|3..)$/.test(String(status)) ? ", a redirect: use its URL," : ""; // 0 in browsers
   const other = `expected an answer of a plant store, got status ${status}${hint} and ${quote(text)}`;

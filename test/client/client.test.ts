@@ -107,7 +107,7 @@ test("a page that was cut anywhere is read again, and never taken for a short on
   t.mock.method(Math, "random", () => 0);
   const plants = [1n, 2n].map((id) => ({ id, name: `[🌱],{"id":${id}]}` }));
   const { length } = Buffer.from(`[${plants.map(encodeNewPlant)}]`);
-  let bytes = 0;
+  let bytes = -1;
   const { client } = await startPages(t, plants, ((page: string) => {
     return Buffer.from(page).subarray(0, ++bytes < length ? bytes : undefined);
   }) as typeof Buffer.from);
@@ -125,7 +125,7 @@ test("a list that is aborted between two plants yields no more", async (t) => {
 });
 
 test("a list rejects if 200 comes with anything but plants", async () => {
-  for (const body of ["<html>", "", "{}", '""', "[7]", '[{"id":"7","name":"a"}]']) {
+  for (const body of ["<html>", "{}", '""', "[7]", '[{"id":"7","name":"a"}]']) {
     const { client } = scripted([respond(200, body)]);
     await assert.rejects(collect(client.list()), isError("unexpected_answer"), body);
   }
