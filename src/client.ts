@@ -35,9 +35,9 @@ const RESPONSE_BYTES_MAX = 5 * 1024 * 1024 + 1024; // a page of 1 MiB and the lo
 /** After these statuses, most of them of proxies, a request is sent again. */
 const REPEATED = /^(?:408|425|429|460|50[0234]|52\d|530)$/;
 /** Failures of `fetch` which prove that nothing was sent. */
-const UNSENT = /\bconnect E|CONNREFUSED|connection ?refused|ENOTFOUND|EAI_AGAIN|CONNECT_TIMEOUT/i;
+const UNSENT = /\bconnect E|CONNREFUSED|\(Connect\)|ENOTFOUND|EAI_AGAIN|CONNECT_TIMEOUT/;
 /** The same, and no repeat helps: certificates, blocked ports, arguments. */
-const MISTAKE = /\bCERT_|_CERT(?!I)|LEAF_SIGN|peer cert|bad port|RequestInit|'fetch'|Illegal i/;
+const MISTAKE = /\bCERT_|_CERT(?!I)|LEAF_SIGN|peer cert|bad port|are blocked|RequestInit|'fetch'/;
 
 /**
  * The operations of one store. A call sends its request again after a broken connection, 10 s without a
@@ -118,7 +118,7 @@ export class PlantClient {
       if (isMistake) throw gaveUp(mayBeStored, error);
       if (cause === undefined || leftMs() > 0) cause = error; // else the attempt was cut short
       const waitMs = askedMs > 0 && askedMs < leftMs() ? askedMs : Math.random() * backoffMs;
-      await within(waitMs, signal, () => new Promise(() => {}));
+      await within(Math.min(waitMs, leftMs()), signal, () => new Promise(() => {}));
     }
   }
 

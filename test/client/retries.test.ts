@@ -76,6 +76,18 @@ test("it waits up to 100 ms, which doubles to 5 s, with full jitter", async (t) 
   }
 });
 
+test("no wait is longer than what is left of the deadline", async (t) => {
+  const timers = skipWaits(t);
+  let now = 0;
+  t.mock.method(performance, "now", () => now);
+  t.mock.method(Math, "random", () => {
+    now += 100;
+    return 1;
+  });
+  await assert.rejects(scripted([FULL], 150).client.create(FERN), isError("outcome_unknown"));
+  assert.deepEqual(timers, [150, 50, 50, -50]); // attempts and waits
+});
+
 test("Retry-After comes first if it is a time that fits the deadline of 30 s", async (t) => {
   const dates = [20_000, 40_000].map((ms) => new Date(Date.now() + ms).toUTCString());
   const waits: (number | undefined)[] = [];
