@@ -202,7 +202,7 @@ function readOutcome<T>({ status, headers }: Response, text: string, parse: Pars
     if (isCut && status === 200) return { error: new Error("the response was cut") };
   }
   const hint = /^(?:0|3..)$/.test(String(status)) ? ", a redirect: use its URL," : ""; // 0 in browsers
-  const other = `expected an answer of a plant store, got status ${status}${hint} and ${quote(text)}`;
+  const other = `expected a response of a plant store, got status ${status}${hint} and ${quote(text)}`;
   const { error: number, message = other } = ours;
   const code = Object.entries(ERRORS).find(([, known]) => known === number)?.[0] as ErrorCode;
   const requestId = headers.get("X-Request-Id") ?? undefined;

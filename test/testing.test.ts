@@ -1,18 +1,11 @@
 /** `plant-store/testing` beside a store in a folder: both do the same. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  createRequestListener,
-  type NewPlant,
-  PlantServer,
-  type PlantService,
-  PlantStore,
-} from "../src/index.ts";
+import { type NewPlant, type PlantService, PlantStore } from "../src/index.ts";
 import * as kit from "../src/testing.ts";
 import { createTestStore } from "../src/testing.ts";
 import { makeFolder } from "./support/folders.ts";
 import { linesOf } from "./support/plants.ts";
-import { serve } from "./support/serve.ts";
 
 test("plant-store/testing exports one function", () => {
   assert.deepEqual(Object.keys(kit), ["createTestStore"]);
@@ -83,37 +76,6 @@ test("a list has the plants of its beginning, which its reader cannot change", a
   const all = ['{"id":1,"name":"one"}', '{"id":2,"name":"two"}'];
   assert.deepEqual(await linesOf(plants.listLines()), all);
   assert.equal(String(await plants.getLine(1n)), all[0]);
-});
-
-const FERN = '{"id":7,"name":"Fern"}';
-
-async function post(url: string, token: string): Promise<string> {
-  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
-  const answer = await fetch(`${url}/plants`, { method: "POST", headers, body: FERN });
-  return `${answer.status} ${await answer.text()}`;
-}
-
-test("a server and a listener take it, and its tokens have their scopes", async (t) => {
-  const { plants, tokens, close } = createTestStore({
-    tokens: [
-      { token: "secret", name: "one" },
-      { token: "reader==", name: "two", scopes: ["read"] },
-    ],
-  });
-  const server = await PlantServer.start({ plants, tokens, port: 0 });
-  t.after(() => server.close(0));
-  const { url } = await serve(t, createRequestListener({ plants, tokens }));
-  for (const place of [server.url, url]) {
-    assert.equal(await post(place, "secret"), '200 {"name":"Fern"}');
-    assert.match(await post(place, "reader=="), /^403 .*40301/);
-    assert.match(await post(place, "other"), /^401 .*40102/);
-    const headers = { Authorization: "Bearer reader==" };
-    assert.equal(await (await fetch(`${place}/plants`, { headers })).text(), `[${FERN}]`);
-    assert.equal(await (await fetch(`${place}/plants/7`, { headers })).text(), FERN);
-  }
-  assert.match(await post(url, "secret"), /^200/);
-  await close();
-  assert.match(await post(url, "secret"), /^503 .*50304/);
 });
 
 test("a token expires by the global Date", async (t) => {
