@@ -20,6 +20,9 @@ const LINES = { schema: { type: "string" }, example: `${JSON.stringify(FERN)}\n`
 
 const schema = (name: string) => ({ $ref: `#/components/schemas/${name}` });
 const response = (name: string) => ({ $ref: `#/components/responses/${name}` });
+const object = (required: readonly string[], properties: object) => {
+  return { type: "object", required, properties };
+};
 const json = (schema: object, example: unknown) => ({ "application/json": { schema, example } });
 const header = (description: string, type = "string") => {
   return { ...ADDITION, description, schema: { type } };
@@ -41,15 +44,11 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
     title: "OpenAPI Plant Store",
     version: "1.0.0",
     description:
-      "Keeps plants and never loses one. `HEAD` works for every path that has `GET`. Every response has `Cache-Control: no-store`, `X-Content-Type-Options: nosniff` and `X-Request-Id`.",
+      "Keeps plants and never loses one. What has the tag `additions` or is marked `x-addition` is not part of the interface. `HEAD` works for every path that has `GET`. Every response has `Cache-Control: no-store`, `X-Content-Type-Options: nosniff` and `X-Request-Id`.",
     license: { name: "MIT", identifier: "MIT" },
   },
   servers: [{ url: "{base_url}", variables: { base_url: { default: "http://127.0.0.1:8080" } } }],
   security: [{ bearerAuth: [] }],
-  tags: [
-    { name: "interface", description: "The interface of the plant store." },
-    { name: "additions", description: "Not part of the interface, like all marked `x-addition`." },
-  ],
   paths: {
     "/plants": {
       post: {
@@ -102,17 +101,9 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
   components: {
     securitySchemes: { bearerAuth: { type: "http", scheme: "bearer" } },
     schemas: {
-      Plant: { type: "object", required: ["name"], properties: { name: NAME, tag: TAG } },
-      NewPlant: {
-        type: "object",
-        required: ["id", "name"],
-        properties: { id: ID, name: NAME, tag: TAG },
-      },
-      Error: {
-        type: "object",
-        required: ["error", "message"],
-        properties: { error: NUMBER, message: MESSAGE },
-      },
+      Plant: object(["name"], { name: NAME, tag: TAG }),
+      NewPlant: object(["id", "name"], { id: ID, name: NAME, tag: TAG }),
+      Error: object(["error", "message"], { error: NUMBER, message: MESSAGE }),
     },
     responses: {
       BadRequest: failure("Unexpected error", 40005, "id: expected an int64, got 7.5"),

@@ -154,7 +154,6 @@ async function sendPage(exchange: Exchange, slices: Slices, limit: number): Prom
     exchange.hold(2 * next.value.length);
     lines.push(next.value);
   }
-  if (exchange.isOver) return;
   const body = Buffer.concat(lines.length === 1 ? [...lines, Buffer.from("\n")] : lines);
   let last = 1;
   for (let at = body.indexOf(LINE_FEED); at < body.length - 1; at = body.indexOf(LINE_FEED, at)) {
