@@ -22,19 +22,13 @@ export interface RequestMessage {
   readonly method: string | undefined;
   /** As the listener sees it, without the query; `undefined` like `method`. */
   readonly path: string | undefined;
-  /**
-   * The address of the peer, or the one that a trusted proxy has named (`trustedProxies`).
-   * `undefined` if the peer reset its connection before the request was read, or if the request began
-   * before the first subscription.
-   */
+  /** The address of the peer, or the one that a trusted proxy has named; `undefined` if it is unknown. */
   readonly client: string | undefined;
   /** The HTTP status; 0 if the request broke off before it was carried out. */
   readonly status: number;
   /** The number in the Error body; `undefined` after a success. */
   readonly error: number | undefined;
-  /**
-   * From the head of the request to its response. `undefined` if the request began before the first subscription.
-   */
+  /** From the head of the request to its response; `undefined` if it began before the first subscription. */
   readonly durationMs: number | undefined;
   /** The length of the request's body; 0 if it was not read whole. */
   readonly bodyBytes: number;
@@ -66,11 +60,7 @@ export interface ChannelMessages {
   "plant-store:warning": WarningMessage;
 }
 
-/**
- * Calls the function with each message that is published from now on.
- *
- * @returns a function that ends the subscription.
- */
+/** Calls the function with each message from now on. Returns a function that ends the subscription. */
 export function subscribe<Name extends keyof ChannelMessages>(
   name: Name,
   onMessage: (message: ChannelMessages[Name]) => void,

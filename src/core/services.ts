@@ -1,8 +1,6 @@
 /**
- * The ports: what the HTTP rooms need from a store and from a token check.
- *
- * `http` and `admin` use only these interfaces, so a program that embeds the listener may bring
- * another store or another token check.
+ * The ports: what the HTTP rooms need from a store and from a token check. They use only these interfaces, so a
+ * program that embeds the listener may bring another store or another token check.
  */
 
 import type { NewPlant } from "./plant.ts";
@@ -73,20 +71,14 @@ export type Scope = "write" | "read";
 /** @internal */
 export const SCOPES: readonly Scope[] = ["write", "read"];
 
-/** People type these names and logs show them, so they hold nothing that controls a terminal. */
-const TOKEN_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
-
-/** @internal */
+/** People type these names and logs show them, so they hold nothing that controls a terminal. @internal */
 export function isTokenName(name: string): boolean {
-  return TOKEN_NAME.test(name);
+  return /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/.test(name);
 }
 
 /** The name and scopes of an accepted token, never the token itself. */
 export interface VerifiedToken {
-  /**
-   * Whose request it is. Memory, turns and connections are shared among names, so a client must not
-   * choose its own; an empty name counts as no token.
-   */
+  /** Whose request it is. Memory and connections are shared among names, so no client may choose its own. */
   readonly name: string;
   readonly scopes: readonly Scope[];
 }
@@ -97,10 +89,9 @@ export type Verdict = VerifiedToken | undefined | null;
 /** Verifies bearer tokens: at each request, before each slice of a list, and when a body came late. */
 export interface TokenVerifier {
   /**
-   * Returns the name and scopes of a token, or `undefined` or `null` if it is unknown, expired or
-   * revoked; synchronously if nothing has to be waited for. A throw or a rejection is a 500,
-   * unless it is a PlantStoreError with a request code: `tokens_unreadable` (503) if the check cannot
-   * know whether the token was revoked.
+   * Returns the name and scopes of a token, or `undefined` or `null` if it is unknown, expired or revoked;
+   * synchronously if it need not wait. A throw or a rejection is a 500, unless it is a PlantStoreError with a
+   * request code: `tokens_unreadable` (503) if the check cannot know whether the token was revoked.
    */
   verify(token: string): Verdict | Promise<Verdict>;
 }
