@@ -1,6 +1,7 @@
 /** The client: what it sends, what it returns, and what it needs of the program around it. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import { buildSync } from "esbuild";
 import {
   encodeNewPlant,
   type NewPlant,
@@ -8,6 +9,7 @@ import {
   type PlantStoreError,
 } from "../../src/client.ts";
 import { createToken } from "../../src/index.ts";
+import { ROOT } from "../support/package.ts";
 import { manyPlants } from "../support/reading.ts";
 import { serve } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
@@ -203,4 +205,12 @@ test("a wrong argument is refused before anything is sent", async () => {
   await assert.rejects(client.get(2n ** 63n), RangeError);
   await assert.rejects(collect(client.list({ after: 2n ** 63n })), RangeError);
   assert.equal(requests.length, 0);
+});
+
+test("the client is bundled for browsers, without anything of Node.js", () => {
+  const entryPoints = [`${ROOT}src/client.ts`];
+  const { outputFiles } = buildSync({ entryPoints, bundle: true, minify: true, write: false });
+  const { text = "Buffer" } = outputFiles[0] ?? {};
+  assert.doesNotMatch(text, /\b(?:Buffer|process|require|setImmediate)\b/);
+  assert.ok(text.length < 12_000, `${text.length} bytes`);
 });

@@ -40,6 +40,16 @@ export function skipWaits(t: TestContext, random = 1): number[] {
   return waits;
 }
 
+/** Has the deadline of 30 s pass during the wait after so many attempts. */
+export function passDeadline(t: TestContext, attempts: number): void {
+  let [now, waits] = [0, 0];
+  t.mock.method(performance, "now", () => now);
+  t.mock.method(Math, "random", () => {
+    if (++waits >= attempts) now = 30_000;
+    return 0;
+  });
+}
+
 /** An expectation of `assert.rejects`; `text` is a part of the message. */
 export const isError = (code: string, number?: number, text = "", cause?: unknown) => {
   return (error: unknown) => {
