@@ -31,11 +31,14 @@ class Connection {
   client = ANONYMOUS;
   /** Requests whose responses have not left. */
   unanswered = 0;
+  /** The request that came last, unless it is over: it may hold a body. */
   last: Exchange | undefined;
+  /** It closes, and no further request is carried out. */
+  isOver = false;
   /** The number of sweeps before its last response left. */
-  idleSince = 0;
+  idleSince: number | undefined;
   /** How many bytes were read when a request got a response that needs no good token. */
-  refusedAt = -1;
+  refusedAt: number | undefined;
   keyUpdates = 0;
 }
 
@@ -131,12 +134,14 @@ export class Connections {
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
     const { last } = connection;
-    if (connection.refusedAt === socket.bytesRead && last?.isLast === false) {
-      // An ordinary client waits for a response that needs no good token: nothing follows in its packet.
-      last.isLast = true;
-      last.whenSent(() => closeWith(socket, ""));
+    // An ordinary client waits for a response that needs no good token: nothing follows in its packet.
+    if (connection.refusedAt !== undefined && connection.refusedAt === socket.bytesRead) {
+      connection.refusedAt = undefined;
+      connection.isOver = true;
+      if (last === undefined) closeWith(socket, "");
+      else last.whenSent(() => closeWith(socket, ""));
     }
-    if (last?.isLast === true) {
+    if (connection.isOver || last?.isLast === true) {
       ignoreFollowing(req);
       req.resume();
       return;
@@ -149,7 +154,7 @@ export class Connections {
       this.#listener.refuse(exchange, error);
       return;
     }
-    void this.#listener.handle(exchange, sendContinue);
+    this.#listener.handle(exchange, sendContinue);
     this.#know(connection, exchange);
     if (TOKENLESS.has(res.statusCode)) connection.refusedAt = socket.bytesRead;
   };
@@ -170,6 +175,8 @@ export class Connections {
     connection.unanswered--;
     connection.idleSince = this.#sweeps;
     this.#know(connection, exchange);
+    const isDone = exchange.req.complete && !exchange.isLast && connection.last === exchange;
+    if (isDone) connection.last = undefined;
   };
 
   /** The connection belongs to the client that has shown a good token. */
@@ -189,7 +196,7 @@ export class Connections {
     else if (last?.req.complete === false && !last.isResponded) {
       last.closeAfter();
       last.fail(error);
-    } else if (last?.isLast === true) return;
+    } else if (connection.isOver || last?.isLast === true) return;
     else if (last?.req.complete === false) socket.destroy();
     else {
       const req = new IncomingMessage(socket); // these bytes never became one
@@ -200,10 +207,10 @@ export class Connections {
 
   #sweep(): void {
     this.#sweeps++;
-    for (const [socket, { unanswered, last, idleSince }] of this.#all) {
+    for (const [socket, { unanswered, idleSince }] of this.#all) {
       // Node itself times a connection before its first request.
-      const isIdle = unanswered === 0 && last !== undefined;
-      if (isIdle && this.#sweeps - idleSince > this.#idleSweeps) socket.destroy();
+      const sweeps = this.#sweeps - (idleSince ?? this.#sweeps);
+      if (unanswered === 0 && sweeps > this.#idleSweeps) socket.destroy();
     }
   }
 

@@ -22,7 +22,6 @@ const SHORT_PIECES = { max: 1024, bytes: 64 };
 /** Of a body whose token is being verified: as much as a packet holds. */
 const HELD_BYTES = 64 * 1024;
 const NOTHING = Buffer.alloc(0);
-const ignore = () => {};
 
 export class Creates {
   readonly #plants: PlantService;
@@ -36,15 +35,16 @@ export class Creates {
   }
 
   /**
+   * Responds, also with later failures.
+   *
    * @param sendContinue asks the client for the body, if it waits for that.
-   * @throws PlantStoreError for the head, in the turn of the call; rejects with later failures. Nothing is
-   * responded then.
+   * @throws PlantStoreError for the head, in the turn of the call.
    */
-  create(exchange: Exchange, token: string, body: Body, sendContinue?: () => void): Promise<void> {
+  create(exchange: Exchange, token: string, body: Body, sendContinue?: () => void): void {
     checkBodyHeaders(exchange.req);
     const reading = body.read();
     sendContinue?.();
-    return this.#store(exchange, token, reading);
+    this.#store(exchange, token, reading).catch(exchange.fail);
   }
 
   async #store(exchange: Exchange, token: string, reading: Promise<Buffer>): Promise<void> {
@@ -75,8 +75,9 @@ export class Body {
   #bytes: Buffer = NOTHING;
   #size = 0;
   #shortPieces = 0;
-  /** Why what was held is refused. */
+  /** Why it is refused. */
   #error: unknown;
+  #reject: ((error: unknown) => void) | undefined;
 
   constructor(exchange: Exchange, bytesMax: number) {
     this.#exchange = exchange;
@@ -87,61 +88,45 @@ export class Body {
   /** Waits, and meanwhile keeps what arrives, in one piece; stops reading when that is enough. */
   holdUntil<T>(verdict: Promise<T>): Promise<T> {
     const release = takePieces(this.#exchange.req, (piece) => {
-      try {
-        if (this.#error === undefined) this.#add(piece);
-      } catch (error) {
-        this.#error = error;
-      }
+      this.#take(piece);
       return this.#size < HELD_BYTES;
     });
     return verdict.finally(release);
   }
 
-  get #isAccepted(): boolean {
-    return this.#exchange.caller !== undefined;
-  }
-
   /**
    * Resolves with the body; never settles if the client leaves before its end.
    *
-   * @throws PlantStoreError `body_too_large` or `overloaded` before the body is read; rejects with them later, or
-   * with `internal` if other code has read of it.
+   * @throws PlantStoreError `body_too_large`, `overloaded`, or `internal` if other code has read of it, before the
+   * body is read; rejects with them later.
    */
   read(): Promise<Buffer> {
+    const { req } = this.#exchange;
     if (this.#declared > this.#bytesMax) throw tooLarge(this.#bytesMax);
-    this.#exchange.hold(REQUEST_BYTES + COPIES * Math.max(this.#declared, this.#bytes.length));
     if (this.#error !== undefined) throw this.#error;
-    const whole = this.#collect();
-    this.#exchange.req.resume(); // other code may have paused it, too
-    return whole;
+    const isDecoded = typeof req.readableEncoding === "string";
+    if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
+    this.#exchange.hold(REQUEST_BYTES + COPIES * Math.max(this.#declared, this.#bytes.length));
+    return new Promise<Buffer>((resolve, reject) => {
+      this.#reject = reject;
+      req.on("data", (piece: Buffer) => this.#take(piece));
+      req.on("end", () => {
+        const isWhole = this.#bytes.length === this.#size;
+        resolve(isWhole ? this.#bytes : this.#bytes.subarray(0, this.#size));
+      });
+      req.resume(); // other code may have paused it
+    });
   }
 
-  #collect(): Promise<Buffer> {
-    const { req } = this.#exchange;
-    const isDecoded = typeof req.readableEncoding === "string";
-    const isTouched = req.readableEnded || req.readableDidRead || isDecoded;
-    req.on("error", ignore); // the response closes
-    return new Promise<Buffer>((resolve, reject) => {
-      if (isTouched) reject(touchedBody());
-      const add = (piece: Buffer) => {
-        try {
-          this.#add(piece);
-        } catch (error) {
-          reject(error);
-          forget();
-        }
-      };
-      const end = () => {
-        resolve(this.#bytes.subarray(0, this.#size));
-        forget();
-      };
-      // A connection keeps its last request, which must not keep the body.
-      const forget = () => {
-        req.off("data", add).off("end", end).on("data", ignore);
-        this.#bytes = NOTHING;
-      };
-      req.on("data", add).on("end", end);
-    });
+  #take(piece: Buffer): void {
+    if (this.#error !== undefined) return;
+    try {
+      this.#add(piece);
+    } catch (error) {
+      this.#error = error;
+      this.#bytes = NOTHING;
+      this.#reject?.(error);
+    }
   }
 
   #add(piece: Buffer): void {
@@ -150,19 +135,18 @@ export class Body {
     if (piece.length < SHORT_PIECES.bytes) this.#shortPieces++;
     const isTooLong = end > this.#bytesMax || this.#shortPieces > SHORT_PIECES.max;
     if (isTooLong) throw tooLarge(this.#bytesMax);
-    if (this.#size === 0)
-      this.#bytes = piece; // nearly always all of it
-    else {
-      if (end > this.#bytes.length) this.#grow(end);
-      piece.copy(this.#bytes, this.#size);
-    }
+    const isFirst = this.#size === 0; // and nearly always the only one
+    if (isFirst) this.#bytes = piece;
+    else if (end > this.#bytes.length) this.#grow(end);
+    if (!isFirst) piece.copy(this.#bytes, this.#size);
     this.#size = end;
   }
 
   /** Kept as they come, pieces of one byte would take some 250 bytes each. */
   #grow(end: number): void {
     const room = end <= this.#declared ? this.#declared : 2 * end;
-    if (this.#isAccepted && end > this.#declared) this.#exchange.hold(COPIES * room);
+    const isAccepted = this.#reject !== undefined;
+    if (isAccepted && end > this.#declared) this.#exchange.hold(COPIES * room);
     const longer = Buffer.allocUnsafe(room);
     this.#bytes.copy(longer, 0, 0, this.#size);
     this.#bytes = longer;
@@ -170,10 +154,8 @@ export class Body {
 }
 
 function tooLarge(bytesMax: number): PlantStoreError {
-  return new PlantStoreError(
-    "body_too_large",
-    `body: expected at most ${bytesMax} bytes, got more`,
-  );
+  const message = `body: expected at most ${bytesMax} bytes, got more`;
+  return new PlantStoreError("body_too_large", message);
 }
 
 /** The client sees it: the developer who mounted the listener wrongly sends the first request. */

@@ -43,7 +43,8 @@ const SAFE_ID = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
 /** A random part for each process and a counter, so that ids are unique among restarts and replicas. */
 const OUR_ID = `${randomBytes(6).toString("hex")}-`;
 let made = 0;
-const NO_SNIFFING = ["X-Content-Type-Options", "nosniff"];
+/** What Latin-1 does not write as UTF-8 does. */
+const NOT_ASCII = /[^ -~]/;
 
 /** The path of a request target, which may be a path or a URL (RFC 9112 section 3.2). */
 export function pathOf(target: string): string {
@@ -70,6 +71,7 @@ export class Exchange {
   /** The exchange that is responded before this one on its connection. */
   #previous: Exchange | undefined;
   readonly #startedAt = requests.hasSubscribers ? performance.now() : undefined;
+  readonly #isQueued: boolean;
   #held = 0;
   #isResponded = false;
   #isPublished = false;
@@ -92,7 +94,8 @@ export class Exchange {
     this.requestId = typeof sent === "string" && SAFE_ID.test(sent) ? sent : OUR_ID + ++made;
     res.on("close", this.#end);
     // A response that waits for earlier ones emits no "close" with its connection.
-    if (res.socket === null) req.socket.setMaxListeners(0).on("close", this.#end);
+    this.#isQueued = res.socket === null;
+    if (this.#isQueued) req.socket.setMaxListeners(0).on("close", this.#end);
   }
 
   /** Whether a response was sent, perhaps by other code. */
@@ -127,7 +130,8 @@ export class Exchange {
   /** Sends the head of a response without a length, unless one was sent; the caller sends the body and publishes. */
   startStream(contentType: string): boolean {
     if (this.isResponded) return false;
-    this.res.writeHead(200, ["Content-Type", contentType, ...this.#headersFor(""), ...NO_SNIFFING]);
+    const type = ["Content-Type", contentType, "X-Content-Type-Options", "nosniff"];
+    this.res.writeHead(200, this.#headersFor("", type));
     return true;
   }
 
@@ -145,7 +149,7 @@ export class Exchange {
   }
 
   /** Responds with a failure, and warns if it has no code of its own. */
-  fail(cause: unknown): void {
+  readonly fail = (cause: unknown): void => {
     if (this.isResponded) return;
     const isKnown = cause instanceof PlantStoreError && Object.hasOwn(ERRORS, cause.code);
     const { code, message } = isKnown ? cause : { code: "internal", message: INTERNAL };
@@ -154,7 +158,7 @@ export class Exchange {
     const headers = status === 503 ? RETRY : (HEADERS[code] ?? []);
     this.respond({ status, headers, body: JSON.stringify({ error, message }), error });
     if (status === 500) publishWarning("Cannot answer a request", cause, this.requestId);
-  }
+  };
 
   /** Publishes once what became of the request. */
   publish(status: number, error?: number, isCut = false): void {
@@ -183,20 +187,19 @@ export class Exchange {
     else this.res.once("finish", then);
   }
 
-  #headersFor(body: Reply["body"]): string[] {
-    const always = ["Cache-Control", "no-store", "X-Request-Id", this.requestId];
-    if (body.length === 0) return always;
-    const length = `${Buffer.byteLength(body)}`;
-    const json = ["Content-Type", "application/json", "Content-Length", length];
-    return [...json, ...always, ...NO_SNIFFING];
+  #headersFor(body: Reply["body"], headers: readonly string[] = []): string[] {
+    const all = ["Cache-Control", "no-store", "X-Request-Id", this.requestId, ...headers];
+    if (body.length === 0) return all;
+    all.push("Content-Type", "application/json", "Content-Length", `${Buffer.byteLength(body)}`);
+    all.push("X-Content-Type-Options", "nosniff");
+    return all;
   }
 
-  #send({ status, body, headers = [] }: Reply): void {
-    const { res } = this;
-    res.writeHead(status, [...this.#headersFor(body), ...headers]);
+  #send({ status, body, headers }: Reply): void {
+    this.res.writeHead(status, this.#headersFor(body, headers));
     // As Latin-1, ASCII leaves in one write with the head.
-    const isAscii = typeof body === "string" && Buffer.byteLength(body) === body.length;
-    res.end(body, isAscii ? "latin1" : "utf8");
+    const isAscii = typeof body === "string" && !NOT_ASCII.test(body);
+    this.res.end(body, isAscii ? "latin1" : "utf8");
   }
 
   /** Whether it is known when it is this response's turn. */
@@ -204,16 +207,11 @@ export class Exchange {
     return this.#onEnd !== undefined || this.res.socket !== null;
   }
 
-  #respondLast({ status, body, headers = [] }: Reply): void {
+  #respondLast({ status, body, headers }: Reply): void {
     const { req, res } = this;
     const others = Object.entries(res.getHeaders()).flat();
-    const all = [
-      ...this.#headersFor(body),
-      ...headers,
-      ...others,
-      "Date",
-      new Date().toUTCString(),
-    ];
+    const date = ["Date", new Date().toUTCString()];
+    const all = [...this.#headersFor(body, headers), ...others, ...date];
     const lines = all.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join("");
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`;
     const text = req.method === "HEAD" ? head : `${head}${body}`;
@@ -223,7 +221,7 @@ export class Exchange {
   }
 
   readonly #end = (): void => {
-    this.req.socket.off("close", this.#end);
+    if (this.#isQueued) this.req.socket.off("close", this.#end);
     if (this.#isEnded) return;
     this.#isEnded = true;
     this.#previous = undefined; // or each exchange would keep all earlier ones

@@ -67,7 +67,7 @@ export function createRequestListener(options: ListenerOptions): RequestListener
   // Frameworks pass a third argument of their own, which must not arrive as sendContinue.
   return (req, res) => {
     joinDuplicates(req);
-    void listener.handle(new Exchange(req, res, listener.budget));
+    listener.handle(new Exchange(req, res, listener.budget));
   };
 }
 
@@ -135,20 +135,23 @@ export class Listener {
     exchange.fail(error);
   }
 
-  /** Carries a request out; `sendContinue` is called before its body is read. Never rejects. */
-  async handle(exchange: Exchange, sendContinue?: () => void): Promise<void> {
+  /** Carries a request out; `sendContinue` is called before its body is read. Never throws. */
+  handle(exchange: Exchange, sendContinue?: () => void): void {
     if (exchange.isResponded) return; // by other code of the server around this listener
     const { req } = exchange;
     try {
       const isAllowed = this.#receive(exchange);
-      if (isAllowed && isPreflight(req)) return exchange.respond(preflightReply(req));
+      if (isAllowed && isPreflight(req)) {
+        exchange.respond(preflightReply(req));
+        return;
+      }
       const token = readBearer(req);
       const verdict = this.#tokens.verify(token);
       const body = new Body(exchange, this.#bodyBytesMax);
-      // Nearly always the verdict is there, and so is the body: it is read from its first piece on.
-      const caller = types.isPromise(verdict) ? await body.holdUntil(verdict) : verdict;
-      if (exchange.isResponded || exchange.isOver) return;
-      await this.#carryOut(exchange, caller, token, body, sendContinue);
+      const go = (caller: Verdict) => this.#carryOut(exchange, caller, token, body, sendContinue);
+      const isHere = !types.isPromise(verdict); // nearly always
+      if (isHere) go(verdict);
+      else body.holdUntil(verdict).then(go).catch(exchange.fail);
     } catch (error) {
       exchange.fail(error);
     }
@@ -175,21 +178,26 @@ export class Listener {
     token: string,
     body: Body,
     sendContinue?: () => void,
-  ): Promise<void> {
+  ): void {
     const { req } = exchange;
+    if (exchange.isResponded || exchange.isOver) return; // while the token was verified
     if (!caller) throw invalidToken();
     if (!Array.isArray(caller.scopes)) throw new TypeError("verify: expected { name, scopes }");
     exchange.caller = caller;
     const { operations, id } = this.#findRoute(req);
     const operation = checkOperation(exchange, operations, caller);
     checkExpectation(req);
-    if (operation === CREATE) return this.#creates.create(exchange, token, body, sendContinue);
+    if (operation === CREATE) {
+      this.#creates.create(exchange, token, body, sendContinue);
+      return;
+    }
     if (announcesBody(req)) {
       exchange.closeAfter();
       throw new PlantStoreError("bad_request", "body: expected none in a read, got one");
     }
-    if (id === undefined) return this.#reads.list(exchange, token);
-    return this.#reads.get(exchange, id);
+    const isList = id === undefined;
+    const reading = isList ? this.#reads.list(exchange, token) : this.#reads.get(exchange, id);
+    reading.catch(exchange.fail);
   }
 
   /**

@@ -60,18 +60,18 @@ an error has a third member: contract/contract
 - JSON.stringify({ error, message })
 + JSON.stringify({ error, message, code })
 a length is counted in characters: contract/contract
--     const length = \`\${Buffer.byteLength(body)}\`;
-+     const length = \`\${body.length}\`;
+- \`\${Buffer.byteLength(body)}\`
++ \`\${body.length}\`
 a cache may keep a plant: contract/contract
-- ["Cache-Control", "no-store", "X-Request-Id", this.requestId]
-+ ["X-Request-Id", this.requestId]
+- ["Cache-Control", "no-store", "X-Request-Id"
++ ["X-Request-Id"
 an unsafe request id of the client is repeated: contract/contract
 - typeof sent === "string" && SAFE_ID.test(sent) ? sent
 + typeof sent === "string" ? sent
 what requests hold is never given back: http/memory
 -     this.#budget.giveBack(this.caller?.name ?? "", this.#held);
 what reads hold is lost after a CONNECT: http/connection
-- if (res.socket === null) req.socket.setMaxListeners(0).on("close", this.#end);
+- if (this.#isQueued) req.socket.setMaxListeners(0).on("close", this.#end);
 a client that sends a long body before it reads gets no response: http/pipelining
 -     if (this.#previous === undefined) closeWith(req.socket, text);
 +     if (this.#previous === undefined) req.socket.end(text, () => req.socket.destroy());
