@@ -66,9 +66,9 @@ export class PlantClient {
 
   /** Resolves with name and tag once the plant is durable, also if it was stored before. */
   async create(plant: Plant & { id: Id }, { signal }: CallOptions = {}): Promise<Plant> {
-    const { id, ...stored } = validatePlant({ ...plant, id: toInt64(plant.id) });
-    const body = encodeNewPlant({ id, ...stored });
-    return this.#ask("", body, signal, (_, { name, tag }) => {
+    const given = { id: toInt64(plant.id), name: plant.name, tag: plant.tag } as NewPlant;
+    const { id, ...stored } = validatePlant(given);
+    return this.#ask("", encodeNewPlant({ id, ...stored }), signal, (_, { name, tag }) => {
       if (name !== stored.name || tag !== stored.tag) throw new Error("another plant");
       return stored;
     });

@@ -45,8 +45,9 @@ test("what is created comes back exactly: ids, unusual text, absent and empty ta
   assert.deepEqual(await collect(client.list()), plants);
   assert.deepEqual(await collect(client.list({ after: 9223372036854775807n })), plants.slice(1));
   assert.deepEqual(service.logLines(), plants.map(encodeNewPlant));
-  // An id may be a safe integer.
-  assert.deepEqual(await client.create({ id: -7, name: "Fern" }), { name: "Fern" });
+  // An id may be a safe integer, and the members may be inherited.
+  const model = Object.create({ id: -7, name: "Fern" });
+  assert.deepEqual(await client.create(model), { name: "Fern" });
   assert.deepEqual(await client.get(-7), plants[3]);
   assert.deepEqual(await collect(client.list({ after: -7 })), []);
 });
