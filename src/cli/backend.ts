@@ -63,28 +63,22 @@ function orStop<T>(stop: AbortSignal, start: Promise<T>): Promise<T> {
 
 async function openDatabaseBackend(options: BackendOptions): Promise<Backend> {
   const { databaseDeadlineMs, databaseConnections } = options;
-  const details = { databaseDeadlineMs, databaseConnections };
-  const { plants, postgres } = await openDatabase(options, details);
-  const tokens = await postgres.PostgresTokens.open(plants).catch(async (error) => {
-    await plants.close();
-    throw error;
-  });
+  const details = { databaseDeadlineMs, databaseConnections, isPatient: true };
+  const store = await openDatabase(options, details);
+  const { plants, tokens, tokenTable } = store;
   return {
     plants,
     tokens,
     failed: new Promise(() => {}), // never: the store waits for a database that is away
     // Ready until a deadline: a failover must not take every server out of a load balancer.
-    state: () => (tokens.leaseAgeMs < plants.database.deadlineMs ? "ready" : "database-away"),
-    database: () => ({ ...plants.state(), leaseAgeMs: tokens.leaseAgeMs }),
+    state: () => (tokens.leaseAgeMs < databaseDeadlineMs ? "ready" : "database-away"),
+    database: () => store.state(),
     createFirstToken: async () => {
-      const token = await postgres.createFirstToken(plants, FIRST_TOKEN);
+      const token = await tokenTable.createFirst(FIRST_TOKEN);
       if (token !== undefined) await tokens.refresh();
       return token;
     },
-    close: async () => {
-      tokens.close();
-      await plants.close();
-    },
+    close: () => store.close(),
   };
 }
 

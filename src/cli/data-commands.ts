@@ -98,16 +98,15 @@ one is always refused. The exit status is 3 if a line was refused.`,
     if (!isDatabase(options)) ownFolder(options.data);
     const bytes = file === "-" ? undefined : await regularSize(file);
     if (bytes !== undefined && !(await isImportable(file, bytes))) return 3;
-    const store = isDatabase(options)
-      ? (await openDatabase(options)).plants
-      : await PlantStore.open(options.data, { command: "import" });
+    const database = isDatabase(options) ? await openDatabase(options) : undefined;
+    const store = database?.plants ?? (await PlantStore.open(options.data, { command: "import" }));
     try {
       const text = file === "-" ? process.stdin : fs.createReadStream(file);
       const { created, replayed, refused } = await importText(store, text, "importing", bytes);
       await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
       return refused === 0 ? 0 : 3;
     } finally {
-      await store.close();
+      await (database ?? store).close();
     }
   },
 });

@@ -1,13 +1,11 @@
 /**
- * The database that `--database` names, in place of a data directory: its options, its password and
- * its driver, which is loaded only if it is needed.
+ * The database that `--database` names, in place of a data directory: its options, its URL and its driver,
+ * which is loaded only if it is needed.
  */
-import { statSync } from "node:fs";
-import { readFile } from "node:fs/promises";
-import type { PgModule, PostgresPlants, PostgresPlantsOptions } from "../postgres/index.ts";
+import { readFileSync } from "node:fs";
+import type { PgModule, PostgresOptions, PostgresStore } from "../postgres/index.ts";
 import { UsageError } from "./command.ts";
 import { switchOption, textOption } from "./options.ts";
-import { report } from "./output.ts";
 
 export const DATABASE_OPTIONS = {
   database: textOption(
@@ -15,7 +13,7 @@ export const DATABASE_OPTIONS = {
     "keep plants and tokens in this PostgreSQL database instead of a data directory",
   ),
   databaseFile: {
-    ...textOption("FILE", "read the URL of the database from this file"),
+    ...textOption("FILE", "read the URL of the database from this file, for each new connection"),
     expected: "the path of a file",
     isSecret: true,
     parse: (text: string) => (text === "" || text.includes("://") ? undefined : text),
@@ -29,18 +27,7 @@ export interface DatabaseChoice {
   readonly databaseRequireSync?: boolean | undefined;
 }
 
-type Details = Pick<
-  PostgresPlantsOptions,
-  "databaseDeadlineMs" | "databaseConnections" | "queueBytesMax"
->;
-
-type Postgres = typeof import("../postgres/index.ts");
-
-/** An open database, and the functions that work with it, which are imported only if needed. */
-interface OpenDatabase {
-  readonly plants: PostgresPlants;
-  readonly postgres: Postgres;
-}
+type Details = Omit<PostgresOptions, "pg" | "url" | "requireSync">;
 
 /** Whether the options name a database. */
 export function isDatabase(choice: DatabaseChoice): boolean {
@@ -49,97 +36,55 @@ export function isDatabase(choice: DatabaseChoice): boolean {
 
 /**
  * @throws UsageError if the options do not go together, or the driver is not installed.
- * @throws PlantStoreError like `PostgresPlants.open`.
+ * @throws PlantStoreError like `openPostgres`.
  */
 export async function openDatabase(
   choice: DatabaseChoice,
   details: Details = {},
-): Promise<OpenDatabase> {
+): Promise<PostgresStore> {
   checkChoice(choice);
-  const { database, databaseFile, databaseRequireSync: requireSync = false } = choice;
-  const { url, password } =
-    databaseFile === undefined
-      ? { url: database, password: undefined }
-      : await followUrl(databaseFile);
-  if (!url) throw new UsageError("expected a database: name it with --database or --database-file");
-  const postgres = await import("../postgres/index.ts");
-  const options = { pg: await loadDriver(), url, password, requireSync, ...details };
-  return { plants: await openPlants(postgres, options), postgres };
+  const { database, databaseFile: file, databaseRequireSync: requireSync } = choice;
+  const url = file === undefined ? (database ?? "") : () => readUrl(file);
+  const { openPostgres } = await import("../postgres/index.ts");
+  const pg = await loadDriver();
+  try {
+    return await openPostgres({ pg, url, requireSync, ...details });
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const named = file === undefined ? "--database" : `--database-file "${file}"`;
+    throw new UsageError(`${named}: ${error.message}`);
+  }
 }
 
-/** @throws UsageError if the file has no URL of a database, Error if it cannot be read. */
-async function readUrl(
-  file: string,
-): Promise<{ readonly url: string; readonly password?: string }> {
+/** @throws Error, whose message names the file. */
+function readUrl(file: string): string {
   const shown = `--database-file "${file}"`;
   let text: string;
   try {
-    text = (await readFile(file, "utf8")).trim();
+    text = readFileSync(file, "utf8").trim();
   } catch (cause) {
     throw new Error(`Cannot read ${shown}: ${(cause as Error).message}`, { cause });
   }
   if (text === "") throw new UsageError(`${shown} is empty: expected a URL`);
-  const { parseDatabaseUrl } = await import("../postgres/database-url.ts");
-  try {
-    const { password } = parseDatabaseUrl(text);
-    return { url: text.replace(PASSWORD, "$1@"), ...(password && { password }) };
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw new UsageError(`${shown}: ${error.message}`);
-  }
-}
-
-/** The password in the URL of a database. */
-const PASSWORD = /^(postgres(?:ql)?:\/\/[^:@/?#]*):([^@/?#]*)@/;
-
-/** The URL in a file, and its password, which may be replaced at any time. A pipe is read only once. */
-async function followUrl(file: string) {
-  const first = await readUrl(file);
-  const stat = statSync(file);
-  if (first.password && stat.isFile() && (stat.mode & 0o004) !== 0) {
-    warn(`--database-file "${file}": every user may read its password; run: chmod o-r`);
-  }
-  let isWarned = false;
-  const password = async () => {
-    const now = stat.isFile() ? await readUrl(file) : first;
-    if (!isWarned && now.url !== first.url) {
-      isWarned = true;
-      warn(`--database-file "${file}" has another URL: only its password is used before a restart`);
-    }
-    return now.password;
-  };
-  return { url: first.url, password };
-}
-
-function warn(message: string): void {
-  report({ level: "warn", event: "warning", message });
-}
-
-async function openPlants(
-  postgres: Postgres,
-  options: Parameters<typeof PostgresPlants.open>[0],
-): Promise<PostgresPlants> {
-  try {
-    return await postgres.PostgresPlants.open(options);
-  } catch (error) {
-    if (error instanceof RangeError) throw new UsageError(`--database: ${error.message}`);
-    throw error;
-  }
+  return text;
 }
 
 /** Does work with a database, and closes it. */
 export async function withDatabase<T>(
   choice: DatabaseChoice,
-  work: (database: OpenDatabase) => Promise<T>,
-  details?: Details,
+  work: (store: PostgresStore) => Promise<T>,
+  details: Details = { followsTokens: false },
 ): Promise<T> {
-  const database = await openDatabase(choice, details);
+  const store = await openDatabase(choice, details);
   try {
-    return await work(database);
+    return await work(store);
   } finally {
-    await database.plants.close();
+    await store.close();
   }
 }
+
+/** The password in the URL of a database. */
+const PASSWORD = /^postgres(?:ql)?:\/\/[^:@/?#]*:[^@/?#]*@/;
 
 /** @throws UsageError. A database that a variable names counts more than a folder that a variable names. */
 function checkChoice({ database, databaseFile }: DatabaseChoice): void {

@@ -2,7 +2,7 @@
 import path from "node:path";
 import { isSea } from "node:sea";
 import { OPENAPI } from "../index.ts";
-import { defineCommand } from "./command.ts";
+import { defineCommand, UsageError } from "./command.ts";
 import { textOption } from "./options.ts";
 import { printLines } from "./output.ts";
 
@@ -28,7 +28,11 @@ const printDatabaseSchema = defineCommand({
   plant-store print schema > schema.sql && psql DATABASE -v ON_ERROR_STOP=1 -f schema.sql`,
   async run(_, { role }) {
     const { printSchema } = await import("../postgres/index.ts");
-    await printLines(printSchema(role).trimEnd().split("\n"));
+    try {
+      await printLines(printSchema(role).trimEnd().split("\n"));
+    } catch (error) {
+      throw error instanceof RangeError ? new UsageError(`--${error.message}`) : error;
+    }
   },
 });
 

@@ -43,9 +43,7 @@ const tokenCreate = defineCommand({
     const newToken = { name, scopes: scope, expiresAt: expires };
     const isNew = !isDatabase(options) && !existsSync(data);
     const token = isDatabase(options)
-      ? await withDatabase(options, ({ plants, postgres }) =>
-          postgres.createToken(plants, newToken),
-        )
+      ? await withDatabase(options, ({ tokenTable }) => tokenTable.create(newToken))
       : await createToken(ownFolder(data), newToken);
     await printLines([token]); // first, so that no signal leaves a live token that nobody has seen
     if (isNew) {
@@ -85,7 +83,7 @@ async function readTokens(
   options: DatabaseChoice & { readonly data: string },
 ): Promise<readonly TokenRecord[]> {
   return isDatabase(options)
-    ? withDatabase(options, ({ plants, postgres }) => postgres.listTokens(plants))
+    ? withDatabase(options, ({ tokenTable }) => tokenTable.list())
     : listTokens(existingFolder(options.data));
 }
 
@@ -98,7 +96,7 @@ const tokenRevoke = defineCommand({
   async run([name = ""], options) {
     if (!isDatabase(options)) await revokeToken(ownFolder(existingFolder(options.data)), name);
     else {
-      await withDatabase(options, ({ plants, postgres }) => postgres.revokeToken(plants, name));
+      await withDatabase(options, ({ tokenTable }) => tokenTable.revoke(name));
     }
   },
 });
@@ -116,9 +114,7 @@ stays as it is. For example: plant-store token import data/tokens.jsonl --databa
     const bytes = await withIoError(`Cannot read "${file}"`, () => readFile(file));
     const records = parseTokenFile(file, bytes);
     const added = isDatabase(options)
-      ? await withDatabase(options, ({ plants, postgres }) =>
-          postgres.importTokens(plants, records),
-        )
+      ? await withDatabase(options, ({ tokenTable }) => tokenTable.import(records))
       : await importTokens(ownFolder(data), records);
     await printLines([`imported ${added}, already there ${records.length - added}`]);
     await sleep(WAIT_MS);

@@ -2,18 +2,94 @@
  * Plants and tokens in PostgreSQL, for the same listener as the file store: `plant-store/postgres`.
  * The driver is the program's own (`npm install pg`). Importing this does nothing.
  */
-
 /// <reference types="node" preserve="true" />
+import { PlantStoreError } from "../core/errors.ts";
+import { assertNumbers, NUMBER_OPTIONS } from "../core/options.ts";
+import type { DatabaseStatus } from "../core/services.ts";
+import { defaultBudget } from "../memory.ts";
+import type { PgModule } from "./connection.ts";
+import { Database } from "./database.ts";
+import { PostgresPlants } from "./plants.ts";
+import { withTimeout } from "./serial-connection.ts";
+import { PostgresTokens, TokenTable } from "./tokens.ts";
+import { UnusableDatabaseError } from "./verify.ts";
+
 export type { NewToken, TokenRecord } from "../core/token.ts";
-export type { PasswordSource, PgClient, PgModule } from "./connection.ts";
-export type { DatabaseOptions } from "./database.ts";
-export { PostgresPlants, type PostgresPlantsOptions } from "./postgres-plants.ts";
-export { PostgresTokens } from "./postgres-tokens.ts";
+export type { PgModule } from "./connection.ts";
+export type { PostgresPlants } from "./plants.ts";
 export { printSchema } from "./schema.ts";
-export {
-  createFirstToken,
-  createToken,
-  importTokens,
-  listTokens,
-  revokeToken,
-} from "./token-table.ts";
+export type { PostgresTokens, TokenTable } from "./tokens.ts";
+
+export interface PostgresOptions {
+  /** The module `pg`, version 8.23 or later. */
+  readonly pg: PgModule;
+  /** `postgresql://user@host:port,host:port/database`; a function is called for each new connection. */
+  readonly url: string | (() => string);
+  /** Refuses a database whose commits wait for no standby. Default: a warning. */
+  readonly requireSync?: boolean | undefined;
+  /** Every call ends within it. Default: 10 s. */
+  readonly databaseDeadlineMs?: number | undefined;
+  /** Connections for creates; there are up to three more. Default: 4. */
+  readonly databaseConnections?: number | undefined;
+  /** What the plants that wait for the database may take in memory. Default: 4 to 64 MiB, by the memory there is. */
+  readonly queueBytesMax?: number | undefined;
+  /** Waits for a database that is away, with a warning at each deadline. Default: rejects after the first. */
+  readonly isPatient?: boolean | undefined;
+  /** Default: true. Otherwise no token is accepted, and nothing is written that no call has asked for. */
+  readonly followsTokens?: boolean | undefined;
+}
+
+/** An open database: its plants, the check of its tokens, and changes of them. */
+export interface PostgresStore {
+  readonly plants: PostgresPlants;
+  readonly tokens: PostgresTokens;
+  readonly tokenTable: TokenTable;
+  /** For the operator. */
+  state(): DatabaseStatus;
+  /** Accepts no more calls, waits for those in progress, at most until their deadline, and logs out. */
+  close(): Promise<void>;
+}
+
+/**
+ * Finds the primary, has it commit, and follows the tokens.
+ *
+ * @throws PlantStoreError `io_error` if no primary commits within the deadline, or the login is refused;
+ * `corruption` if plants must not be stored in the database. The message says how to fix it.
+ * @throws TypeError or RangeError for a wrong option.
+ */
+export async function openPostgres(options: PostgresOptions): Promise<PostgresStore> {
+  const { pg, url, requireSync = false, isPatient = false, followsTokens = true } = options;
+  assertNumbers(options);
+  const {
+    databaseDeadlineMs: deadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default,
+    databaseConnections = NUMBER_OPTIONS.databaseConnections.default,
+    queueBytesMax = defaultBudget(),
+  } = options;
+  const readUrl = typeof url === "function" ? url : () => url;
+  const database = new Database({ pg, url: readUrl, requireSync, deadlineMs });
+  const tokens = new PostgresTokens(database);
+  const plants = new PostgresPlants(database, databaseConnections, queueBytesMax);
+  try {
+    const start = followsTokens
+      ? tokens.start(isPatient)
+      : database.reads.run(async () => {}, deadlineMs);
+    await (isPatient ? start : withTimeout(deadlineMs, start));
+  } catch (error) {
+    tokens.close();
+    database.close();
+    const cause = error instanceof UnusableDatabaseError ? error : (database.lastError ?? error);
+    const code = cause instanceof UnusableDatabaseError ? "corruption" : "io_error";
+    throw new PlantStoreError(code, (cause as Error).message, { cause });
+  }
+  return {
+    plants,
+    tokens,
+    tokenTable: new TokenTable(database),
+    state: () => ({ ...database.state(), leaseAgeMs: tokens.leaseAgeMs }),
+    async close() {
+      tokens.close();
+      await plants.close();
+      database.close();
+    },
+  };
+}

@@ -1,26 +1,37 @@
 /**
- * The tables, the statements, and how a plant is written in a row.
+ * The tables, the statements, and how plants and tokens are written in rows.
  *
- * Invariants. No statement depends on a setting of its session: a pooler shares sessions, and a role
- * may have settings of its own. So every table, function, type and operator is qualified by its schema,
- * also an operator that a keyword hides: `OPERATOR(pg_catalog.=) ANY` for IN, CASE WHEN for CASE x WHEN
- * and NULLIF, coalesce for IS DISTINCT FROM. Otherwise a role that may create objects in a schema of the
- * search path runs its own code as the role of the session (test/postgres/hostile-role). A string that
- * `text` cannot hold (NUL, a lone surrogate) is kept exactly in `exact`, the record as JSON; `name` and
- * `tag` are then for people only.
+ * Invariants. Every table is named with its schema. All other names are those of `pg_catalog`, because the login
+ * sets the search path (connection): a role that may create objects elsewhere cannot have its own code run. A
+ * string that `text` cannot hold (NUL, a lone surrogate) is kept exactly in `exact`, the record as JSON; `name`
+ * and `tag` are then for people only.
  */
-import { clock } from "../clock.ts";
 import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
-import type { Rows } from "./connection.ts";
+import { isScope, TIME_MAX, type TokenRecord } from "../core/token.ts";
+import { type Rows, SESSION } from "./connection.ts";
 
 /** @internal */
 export const SCHEMA_VERSION = 1;
 
-/** The tables, as an array of their object identifiers in SQL. @internal */
-export const TABLES =
-  "'{plant_store.plants,plant_store.plant_tokens,plant_store.plant_leases,plant_store.plant_schema}'::pg_catalog.regclass[]";
+/** How PostgreSQL's programs read a quoted name without another meaning in a comment or in the script. */
+const ROLE_NAME = /^[^"'`$\\\p{Cc}]+$/u;
 
-const MAKE_TABLES = `-- So that every name below is one of PostgreSQL, whatever other roles have created.
+/**
+ * The statements that create the tables. A person runs them once: servers that start at the same time would
+ * race. They fail if the schema exists, because another role may have made it.
+ *
+ * @param role the role that the servers log in as.
+ * @returns SQL for psql.
+ * @throws RangeError for a name with quotes, `$`, backslashes or control characters.
+ */
+export function printSchema(role = "plant_store"): string {
+  if (!ROLE_NAME.test(role)) {
+    const expected = "expected a name without quotes, $, backslashes and control characters";
+    throw new RangeError(`role: ${expected}, got ${JSON.stringify(role)}`);
+  }
+  return `-- Tables of plant-store, version ${SCHEMA_VERSION}. Run once, by their owner; "${role}" is the servers' role.
+BEGIN;
+-- So that every name below is one of PostgreSQL, whatever other roles have created.
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE SCHEMA plant_store;
 
@@ -28,11 +39,11 @@ CREATE TABLE plant_store.plants (
   id bigint PRIMARY KEY,
   name text NOT NULL,
   tag text,
-  exact text,
-  batch bigint NOT NULL
+  exact text,           -- the plant as JSON, only if text cannot hold its name or tag
+  batch bigint NOT NULL -- the number of the statement that created the row
 ) WITH (fillfactor = 90);
 
-CREATE TABLE plant_store.plant_tokens (
+CREATE TABLE plant_store.tokens (
   hash text PRIMARY KEY,
   name text NOT NULL,
   scopes text NOT NULL,
@@ -40,111 +51,119 @@ CREATE TABLE plant_store.plant_tokens (
   expires_at bigint,
   revoked_at bigint
 );
--- A server that can still write here is asking the primary.
-CREATE TABLE plant_store.plant_leases (slot integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
 
--- One row. Every change of the tokens gives tokens_version another random number.
-CREATE TABLE plant_store.plant_schema (
-  version integer NOT NULL,
-  store uuid NOT NULL,
-  tokens_version bigint NOT NULL
-);`;
+CREATE TABLE plant_store.about (version integer NOT NULL, store uuid NOT NULL);
+INSERT INTO plant_store.about VALUES (${SCHEMA_VERSION}, gen_random_uuid());
 
-/**
- * The statements that create the tables. A person runs them once: servers that start at the same time would
- * race.
- *
- * @param role the role that the servers log in as.
- * @returns SQL for psql.
- */
-export function printSchema(role = "plant_store"): string {
-  const name = `"${role.replaceAll('"', '""')}"`;
-  const text = `'${role.replaceAll("'", "''")}'`;
-  return `-- Tables of plant-store, version ${SCHEMA_VERSION}. Run once, by their owner; ${name} is the servers' role.
-BEGIN;
-${MAKE_TABLES}
-INSERT INTO plant_store.plant_schema VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0);
-
-DO $do$
-DECLARE
-  lacking text;
-BEGIN
-  -- A table's lock is waited for before a statement's own settings count.
-  SELECT string_agg(v.change, ' ') INTO lacking FROM pg_roles r, pg_database d, LATERAL (VALUES
-    (0::oid, 'lock_timeout=%', $sql$ALTER ROLE ${name} SET lock_timeout = '1s';$sql$),
-    (d.oid, 'search_path=pg_catalog, pg_temp',
-      $sql$ALTER ROLE ${name} IN DATABASE $sql$ || quote_ident(d.datname) || ' SET search_path = pg_catalog, pg_temp;')) v (db, setting, change)
-  WHERE r.rolname = ${text} AND r.rolname <> current_user AND d.datname = current_database() AND NOT EXISTS (
-    SELECT FROM pg_db_role_setting s, unnest(s.setconfig) c WHERE s.setrole = r.oid AND s.setdatabase = v.db AND c LIKE v.setting);
-  BEGIN
-    IF lacking IS NOT NULL THEN EXECUTE lacking; END IF;
-  EXCEPTION WHEN insufficient_privilege THEN
-    RAISE WARNING 'The role of the servers lacks settings; a superuser should run: %', lacking;
-  END;
-END $do$;
-GRANT USAGE ON SCHEMA plant_store TO ${name};
-GRANT SELECT, INSERT, UPDATE (batch) ON plant_store.plants TO ${name};
-GRANT SELECT, INSERT, UPDATE ON plant_store.plant_leases TO ${name};
+GRANT USAGE ON SCHEMA plant_store TO "${role}";
+GRANT SELECT, INSERT, UPDATE (batch) ON plant_store.plants TO "${role}";
 -- Without the right to change tokens: token create, token revoke and token import log in as the owner.
-GRANT SELECT ON plant_store.plant_tokens, plant_store.plant_schema TO ${name};
+GRANT SELECT ON plant_store.tokens, plant_store.about TO "${role}";
 COMMIT;
 `;
 }
 
-/** 63 random bits in decimal: no two changes share one. @internal */
-export function randomNumber(): string {
-  return (clock.randomBytes(8).readBigUInt64LE() >> 1n).toString();
-}
-
 /**
- * The settings of a write, for its own transaction alone: the commit waits for the standby, a
- * warning that this wait was cut short arrives, and the wait for a row's lock is bounded.
- *
- * @param lockTimeout an SQL expression.
- * @internal
- */
-export function writeSettings(lockTimeout: string): string {
-  return `s AS MATERIALIZED (SELECT
-  pg_catalog.set_config('synchronous_commit',
-    CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'remote_apply'
-      THEN 'remote_apply' ELSE 'on' END,
-    true),
-  pg_catalog.set_config('client_min_messages', 'warning', true),
-  pg_catalog.set_config('lock_timeout', ${lockTimeout}, true))`;
-}
-
-/**
- * Stores new plants, and returns every id with the content that it has in the table. A row that
- * exists is written again as it is, so that this commit covers it: one that is only read may still
- * wait for the standby, and be lost. Parameters: the columns, sorted by id, each id once; the number
- * of the batch; how long to wait for a lock.
+ * Asked of each new connection, whatever its database holds: whether the server only follows another one; the name
+ * of its log file, which has the newest timeline (the control file has it later); when it was started, in which
+ * two servers differ; the process of the session; how many settings of the login it has, which a pooler would
+ * not pass on. Makes commits wait for the standby, at least until it has flushed them.
  *
  * @internal
  */
-export const CREATE = `WITH ${writeSettings("$6")}
+export const CHECK_SERVER = `SELECT pg_is_in_recovery(),
+  CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END,
+  date_part('epoch', pg_postmaster_start_time())::text, pg_backend_pid(),
+  (SELECT count(*) FROM pg_settings WHERE source = 'client'
+    AND name || '=' || setting = ANY ('{${SESSION.map((each) => JSON.stringify(each)).join()}}')),
+  set_config('synchronous_commit',
+    CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)`;
+
+/** The columns that say whether plants may be stored in the database; see `Database`. */
+const STATE = `about.version, about.store, current_setting('server_encoding'), current_setting('fsync'),
+  current_setting('default_transaction_read_only'),
+  (SELECT string_agg(relname, ', ') FROM pg_class
+    WHERE oid = ANY ('{plant_store.plants,plant_store.tokens,plant_store.about}'::regclass[])
+    AND relpersistence <> 'p'),
+  pg_has_role('pg_read_all_stats', 'USAGE'), current_setting('synchronous_standby_names')`;
+
+/** Asked of each new connection to a primary. @internal */
+export const CHECK = `SELECT ${STATE} FROM plant_store.about`;
+
+/**
+ * Has the primary commit, and returns the columns of `CHECK`, the estimated number of plants, and what changes
+ * with the tokens. A primary that was replaced cannot commit it, if it has a synchronous standby: so what it
+ * returns is younger than the call.
+ *
+ * @internal
+ */
+export const PROBE = `WITH commit AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'plant_store', ''))
+SELECT ${STATE},
+  (SELECT reltuples::bigint FROM pg_class WHERE oid = 'plant_store.plants'::regclass),
+  (SELECT concat_ws(' ', count(*), count(revoked_at), max(created_at)) FROM plant_store.tokens)
+FROM commit, plant_store.about`;
+
+/**
+ * How far standbys are; `$1` is a position in the log, `NULL` the newest one on the primary's disk. The function
+ * beneath `pg_stat_replication`, whose joins take twice as long.
+ *
+ * @internal
+ */
+export const STANDBYS = `SELECT lsn, current_setting('synchronous_standby_names'),
+  (SELECT count(*) FROM pg_stat_get_wal_senders()
+    WHERE sync_state = ANY ('{sync,quorum}') AND flush_lsn >= lsn)
+FROM (SELECT coalesce($1::pg_lsn, pg_current_wal_flush_lsn()) AS lsn) l`;
+
+/** A row if the process of a session does anything but wait for its client. @internal */
+export const IS_WORKING = `SELECT 1 FROM pg_stat_get_activity($1::integer)
+WHERE wait_event IS DISTINCT FROM 'ClientRead'`;
+
+/**
+ * Stores new plants, and returns every id with the content that it has in the table. A row that exists is
+ * written again as it is, so that this commit covers it: a row that is only read may still wait for the
+ * standby, and be lost. Parameters: the columns, sorted by id, each id once; the number of the batch; how long
+ * to wait for the lock of a row.
+ *
+ * @internal
+ */
+export const CREATE = `WITH s AS MATERIALIZED (SELECT set_config('lock_timeout', $6, true))
 INSERT INTO plant_store.plants AS p (id, name, tag, exact, batch)
-SELECT u.*, $5::bigint FROM s,
-  unnest($1::bigint[], $2::pg_catalog.text[], $3::pg_catalog.text[], $4::pg_catalog.text[]) u
+SELECT u.*, $5::bigint FROM s, unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) u
 ON CONFLICT (id) DO UPDATE SET batch = p.batch
 RETURNING id, name, tag, exact, batch`;
 
 /** @internal */
-export const GET = `SELECT id, name, tag, exact FROM plant_store.plants
-WHERE id OPERATOR(pg_catalog.=) ANY ($1::bigint[])`;
+export const GET =
+  "SELECT id, name, tag, exact FROM plant_store.plants WHERE id = ANY ($1::bigint[])";
 
 /**
- * Plants from an id on, at most so many and about so many bytes of them, but at least one: otherwise
- * rows of a megabyte would come by the thousand.
+ * Plants from an id on, at most so many and about so many bytes of them, but at least one: otherwise rows of a
+ * megabyte would come by the thousand.
  *
  * @internal
  */
 export const PAGE = `SELECT id, name, tag, exact FROM (
-  SELECT q.*, pg_catalog.sum(bytes) OVER (ORDER BY id) OPERATOR(pg_catalog.-) bytes AS earlier FROM (
-    SELECT id, name, tag, exact, pg_catalog.octet_length(name)
-      OPERATOR(pg_catalog.+) coalesce(pg_catalog.octet_length(tag), 0)
-      OPERATOR(pg_catalog.+) coalesce(pg_catalog.octet_length(exact), 0) AS bytes
-    FROM plant_store.plants WHERE id OPERATOR(pg_catalog.>=) $1::bigint ORDER BY id LIMIT $2::integer) q) r
-WHERE earlier OPERATOR(pg_catalog.<) $3::bigint ORDER BY id`;
+  SELECT q.*, sum(bytes) OVER (ORDER BY id) - bytes AS earlier FROM (
+    SELECT *, octet_length(name) + coalesce(octet_length(tag), 0) + coalesce(octet_length(exact), 0) AS bytes
+    FROM plant_store.plants WHERE id >= $1::bigint ORDER BY id LIMIT $2::integer) q) r
+WHERE earlier < $3::bigint ORDER BY id`;
+
+/** Oldest first. @internal */
+export const LIST_TOKENS = `SELECT hash, name, scopes, created_at, expires_at, revoked_at
+FROM plant_store.tokens ORDER BY created_at, hash`;
+
+/** Other changes wait until the transaction ends; reads do not. @internal */
+export const LOCK_TOKENS = "LOCK TABLE plant_store.tokens IN SHARE ROW EXCLUSIVE MODE";
+
+/**
+ * Writes tokens: of one that is there it sets the revocation, and none that has one. Writes rows that it does not
+ * change, too, so that this commit covers them.
+ *
+ * @internal
+ */
+export const WRITE_TOKENS = `INSERT INTO plant_store.tokens AS t
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
+ON CONFLICT (hash) DO UPDATE SET revoked_at = coalesce(t.revoked_at, excluded.revoked_at)`;
 
 /** The parameters of `CREATE`. @internal */
 export function createValues(
@@ -152,13 +171,11 @@ export function createValues(
   batch: string,
   lockTimeoutMs: number,
 ): string[] {
-  const rows = plants.map(encodeRow);
-  const columns = [0, 1, 2, 3].map((at) => `{${rows.map((row) => row[at]).join()}}`);
-  return [...columns, batch, `${lockTimeoutMs}ms`];
+  return [...encodeColumns(plants.map(encodePlant)), batch, `${lockTimeoutMs}ms`];
 }
 
-/** The elements of the arrays for `id, name, tag, exact`. */
-function encodeRow(plant: NewPlant): readonly string[] {
+/** `id, name, tag, exact`. */
+function encodePlant(plant: NewPlant): string[] {
   const { id, name, tag } = plant;
   const isText = fitsText(name) && (tag === undefined || fitsText(tag));
   return [
@@ -188,18 +205,46 @@ export function isPlantOfRow(plant: NewPlant, row: Rows[number]): boolean {
   }
 }
 
+/** The parameters of `WRITE_TOKENS`. A time that a person wrote may be beyond those of a date. @internal */
+export function tokenValues(tokens: readonly TokenRecord[]): string[] {
+  return encodeColumns(
+    tokens.map(({ hash, name, scopes, createdAt, expiresAt, revokedAt }) => [
+      ...[hash, name, scopes.join()].map(encodeElement),
+      ...[createdAt, expiresAt, revokedAt].map((time) =>
+        time === undefined ? "NULL" : String(Math.min(Math.floor(time), TIME_MAX)),
+      ),
+    ]),
+  );
+}
+
+/** @internal */
+export function decodeTokens(rows: Rows): TokenRecord[] {
+  return rows.map(([hash, name, scopes, createdAt, expiresAt, revokedAt]) => ({
+    name: name ?? "",
+    hash: hash ?? "",
+    scopes: (scopes ?? "").split(",").filter(isScope),
+    createdAt: Number(createdAt),
+    ...(expiresAt && { expiresAt: Number(expiresAt) }),
+    ...(revokedAt && { revokedAt: Number(revokedAt) }),
+  }));
+}
+
+/** The columns of rows, each as an array. */
+function encodeColumns(rows: readonly (readonly string[])[]): string[] {
+  const [first = []] = rows;
+  return first.map((_, at) => `{${rows.map((row) => row[at]).join()}}`);
+}
+
 /** Not NUL, which the database refuses, nor half a surrogate pair, which it changes. */
 function fitsText(text: string): boolean {
   return !text.includes("\0") && text.isWellFormed();
 }
 
 /**
- * An element of an array, as the server reads it; without what `text` cannot hold. With the literals
- * that the driver makes of arrays an import took 1.13 to 1.27 times as long.
- *
- * @internal
+ * An element of an array, as the server reads it; without what `text` cannot hold. With the literals that the
+ * driver makes of arrays an import took 1.13 to 1.27 times as long.
  */
-export function encodeElement(text: string): string {
+function encodeElement(text: string): string {
   const fit = fitsText(text) ? text : text.replaceAll("\0", "\uFFFD").toWellFormed();
   return `"${NEEDS_ESCAPE.test(fit) ? fit.replace(/["\\]/g, "\\$&") : fit}"`;
 }

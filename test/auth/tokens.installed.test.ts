@@ -1,17 +1,23 @@
 /** The contract of tokens on PostgreSQL. */
 import { type TestContext, test } from "node:test";
-import * as functions from "../../src/postgres/index.ts";
-import { NEEDS_POSTGRES, openPlants, SharedCluster } from "../postgres/stores.ts";
+import type { TokenTable } from "../../src/postgres/index.ts";
+import { NEEDS_POSTGRES, openStore, SharedCluster } from "../postgres/stores.ts";
 import { runTokenContract, type Tokens } from "./contract.ts";
 
 const cluster = new SharedCluster();
 
-async function openDatabase(t: TestContext): Promise<Tokens<functions.PostgresPlants>> {
+const FUNCTIONS: Tokens<TokenTable>["functions"] = {
+  createToken: (table, token) => table.create(token),
+  createFirstToken: (table, token) => table.createFirst(token),
+  revokeToken: (table, name) => table.revoke(name),
+  importTokens: (table, records) => table.import(records),
+  listTokens: (table) => table.list(),
+};
+
+async function openDatabase(t: TestContext): Promise<Tokens<TokenTable>> {
   const { cluster: server, database } = await cluster.createStore();
-  const place = await openPlants(t, { url: server.url(database) });
-  const live = await functions.PostgresTokens.open(place);
-  t.after(() => live.close());
-  return { place, functions, verifier: () => live.refresh().then(() => live) };
+  const { tokens, tokenTable: place } = await openStore(t, { url: server.url(database) });
+  return { place, functions: FUNCTIONS, verifier: () => tokens.refresh().then(() => tokens) };
 }
 
 if (NEEDS_POSTGRES.skip === undefined) runTokenContract("PostgreSQL", openDatabase);

@@ -5,12 +5,11 @@ import { dirname, join } from "node:path";
 import { after, type TestContext, test } from "node:test";
 import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
 import { createToken, PlantStore, revokeToken } from "../../src/index.ts";
-import * as database from "../../src/postgres/index.ts";
 import { decodeRow } from "../../src/postgres/schema.ts";
 import { ALL } from "../cases/all.ts";
 import type { ServerSetting } from "../cases/case.ts";
 import { buildExecutable, installTools } from "../executable/build.ts";
-import { loadDriver, NEEDS_POSTGRES, SharedCluster } from "../postgres/stores.ts";
+import { loadDriver, NEEDS_POSTGRES, openStore, SharedCluster } from "../postgres/stores.ts";
 import { startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { createTokens, expire, followLog, inProcess, type Ports } from "./backends.ts";
@@ -70,25 +69,26 @@ const cluster = new SharedCluster();
 
 async function openDatabase(t: TestContext, setting: ServerSetting): Promise<Ports> {
   const { cluster: server, database: name } = await cluster.createStore();
+  const { plants, tokens: verifier, tokenTable } = await openStore(t, { url: server.url(name) });
+  const tokens = await createTokens(tokenTable, setting, {
+    createToken: (table, token) => table.create(token),
+    revokeToken: (table, revoked) => table.revoke(revoked),
+  });
+  await verifier.refresh();
   const pg = await loadDriver();
-  const plants = await database.PostgresPlants.open({ pg, url: server.url(name) });
-  const tokens = await createTokens(plants, setting, database);
-  const verifier = await database.PostgresTokens.open(plants);
   const session = new pg.Client({ connectionString: server.url(name) });
   await session.connect();
-  t.after(async () => {
-    await session.end();
-    verifier.close();
-    await plants.close();
-  });
+  t.after(() => session.end());
   const seen: string[] = [];
   const takeStored = async () => {
     const { rows } = await session.query(
       `SELECT id::text, json_build_array(id::text, name, tag, exact)::text AS row
        FROM plant_store.plants WHERE id <> ALL ('{${seen.join()}}'::bigint[])`,
     );
-    seen.push(...rows.map(({ id }) => String(id)));
-    return rows.map(({ row }) => encodeNewPlant(decodeRow(JSON.parse(String(row)))));
+    seen.push(...rows.map(({ id }: { readonly id: string }) => id));
+    return rows.map(({ row }: { readonly row: string }) =>
+      encodeNewPlant(decodeRow(JSON.parse(row))),
+    );
   };
   return { plants, verifier, tokens, takeStored, isUnordered: true };
 }

@@ -105,7 +105,7 @@ test("the tables of operation have every exit status, state and path of the admi
 function exportedNames(file: string): string[] {
   const text = readSource(file);
   const lists = text.matchAll(/^export (?:type )?\{([^}]*)\}/gm);
-  const declared = text.matchAll(/^export (?:class|interface|function) (\w+)/gm);
+  const declared = text.matchAll(/^export (?:class|interface|(?:async )?function) (\w+)/gm);
   const names = [...lists, ...declared].flatMap(([, list = ""]) => list.split(","));
   return names.flatMap((name) => name.replace(/^\s*type /, "").trim() || []).sort();
 }

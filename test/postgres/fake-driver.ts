@@ -1,66 +1,48 @@
-/**
- * A driver for faults that no real server can be brought to: the hosts are fakes, the rest is the store
- * itself.
- */
+/** A driver for faults that no real server can be brought to: the hosts are fakes, the rest is the store itself. */
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
+import { SESSION } from "../../src/postgres/connection.ts";
 import type { PgModule } from "../../src/postgres/index.ts";
-import { CHECKS, INSPECT, INSPECT_SERVER } from "../../src/postgres/inspection.ts";
+import { CHECK, CHECK_SERVER, CREATE, PROBE } from "../../src/postgres/schema.ts";
+
+type Notify = (notice: object) => void;
 
 export interface Host {
-  connect(): Promise<unknown>;
+  connect?(): Promise<unknown>;
   /** The rows of a statement; `notify` is what the server says while it runs. */
-  query(
-    text: string,
-    values: readonly string[],
-    notify: (notice: object) => void,
-  ): Promise<unknown[]>;
+  query(text: string, values: readonly string[], notify: Notify): unknown[] | Promise<unknown[]>;
 }
 
 /** A driver for hosts by their ports. */
 export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
   class Client {
-    binary = false;
-    readonly connectionParameters = {};
-    readonly connection;
-    readonly #socket: Socket;
-    readonly #port: number;
-    #notify = (_: object) => {};
+    readonly connection: { readonly stream: Socket };
+    readonly #host: Host;
+    #notify: Notify = () => {};
     /** Rejects when the store gives the connection up. */
     readonly #lost: Promise<never>;
 
     constructor({ port, stream }: { readonly port: number; readonly stream: () => Socket }) {
-      this.#port = port;
-      this.#socket = stream().on("error", () => {});
-      this.connection = { stream: this.#socket };
+      this.#host = hosts[port] ?? assert.fail();
+      const socket = stream().on("error", () => {});
+      this.connection = { stream: socket };
       this.#lost = new Promise((_, reject) => {
-        this.#socket.once("close", () => reject(new Error("closed")));
+        socket.once("close", () => reject(new Error("closed")));
       });
       this.#lost.catch(() => {});
     }
 
-    get #host(): Host {
-      return hosts[this.#port] ?? assert.fail();
-    }
-
-    on(event: string, listener: (notice: object) => void): void {
+    on(event: string, listener: Notify): void {
       if (event === "notice") this.#notify = listener;
     }
 
     connect(): Promise<unknown> {
-      return Promise.race([this.#host.connect(), this.#lost]);
+      return Promise.race([this.#host.connect?.(), this.#lost]);
     }
 
     async query({ text, values }: { readonly text: string; readonly values: readonly string[] }) {
-      const rows = await Promise.race([this.#host.query(text, values, this.#notify), this.#lost]);
-      if (text === INSPECT_SERVER)
-        return { rows: [(rows[0] as string[]).slice(0, 2)], command: "SELECT" };
-      if (text === INSPECT) return { rows: [(rows[0] as string[]).slice(2)], command: "SELECT" };
-      return { rows, command: "SELECT" };
-    }
-
-    async end(): Promise<void> {
-      this.#socket.destroy();
+      const answered = this.#host.query(text, values, this.#notify);
+      return { rows: await Promise.race([answered, this.#lost]) };
     }
   }
   return { Client };
@@ -68,16 +50,20 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
 
 export const NEVER = new Promise<never>(() => {});
 
-/** What the statements of a look at a primary, or at its standby, return: each a part of this row. */
-export function answerLook(isStandby: boolean, timeline = 1): unknown[] {
-  const log = isStandby ? null : `0000000${timeline}0000000000000001`;
-  return [[log, "1", "the store", "0", "f", "f", "f", ...CHECKS.map(() => "f")]];
+/** What a primary, or its standby, returns for the statements that say what it is. */
+export function answer(text: string, { isStandby = false, timeline = 1 } = {}): unknown[] {
+  const log = `0000000${timeline}0000000000000001`;
+  if (text === CHECK_SERVER) {
+    return [[isStandby ? "t" : "f", log, `started ${timeline}`, "1", String(SESSION.length)]];
+  }
+  const state = ["1", "the store", "UTF8", "on", "off", null, "t", "standby"];
+  if (text === CHECK) return [state];
+  return text === PROBE ? [[...state, "1", "0 0"]] : [];
 }
 
 /** The ids that a statement creates; `undefined` for any other statement. */
 export function idsOf(text: string, values: readonly string[]): string[] | undefined {
-  if (!text.includes("INSERT INTO plant_store.plants ")) return undefined;
-  return (values[0] ?? "").slice(1, -1).split(",");
+  return text === CREATE ? (values[0] ?? "").slice(1, -1).split(",") : undefined;
 }
 
 /** The rows of plants named "Fern", with the number of their batch; `exact` by id. */
@@ -91,8 +77,6 @@ export function answerCreate(
 
 /** What the driver throws if the server refuses a statement. */
 export function serverError(sqlstate: string): Error {
-  return Object.assign(new Error(`refused with ${sqlstate}`), {
-    code: sqlstate,
-    severity: "ERROR",
-  });
+  const message = `refused with ${sqlstate}`;
+  return Object.assign(new Error(message), { code: sqlstate, severity: "ERROR" });
 }

@@ -4,19 +4,18 @@
  * tests run each fault once; `test/postgres/failover.ts` runs each many times, and its control.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { PostgresPlants, type PostgresPlantsOptions } from "../../src/postgres/index.ts";
+import { SESSION } from "../../src/postgres/connection.ts";
+import type { PostgresOptions } from "../../src/postgres/index.ts";
+import { CHECK_SERVER, STANDBYS } from "../../src/postgres/schema.ts";
 import type { Cleanup } from "./cluster.ts";
-import { collect } from "./conformance.ts";
 import { compare, Load } from "./load.ts";
-import { type Driver, loadDriver, type Pair, startPair } from "./stores.ts";
+import { collect, type Driver, loadDriver, openStore, type Pair, startPair } from "./stores.ts";
 
-/** Two hosts, and the stores and the load over them. */
+/** Two hosts, and the load of two stores over them. */
 export interface Trial extends Pair {
-  readonly cleanup: Cleanup;
-  readonly stores: readonly PostgresPlants[];
   readonly load: Load;
-  /** Opens one more store. */
-  open(url: string): Promise<PostgresPlants>;
+  /** The load goes on over so many new stores. */
+  reopen(count: number): Promise<void>;
 }
 
 export interface Fault {
@@ -28,6 +27,8 @@ export interface Fault {
   readonly prepare?: (pair: Pair) => Promise<unknown>;
   /** Whether the stores require a synchronous standby; the role may then see how far standbys are. */
   readonly requireSync?: boolean;
+  /** Whether the first stores probe. */
+  readonly followsTokens?: boolean;
   /** Removes a safeguard. */
   readonly control?: { readonly without: string; readonly sabotage: Sabotage };
   /** Whether no client may see an error. */
@@ -41,6 +42,8 @@ interface Sabotage {
   /** Changes the statements that the driver receives. */
   readonly rewrite?: (sql: string) => string;
   readonly ignoreNotices?: boolean;
+  /** Logs in without the settings of the session. */
+  readonly plainLogin?: boolean;
 }
 
 const DEADLINE_MS = 10_000;
@@ -85,31 +88,40 @@ SELECT id, name, tag, exact, batch FROM plant_store.plants WHERE id = ANY ($1::b
   );
 }
 
-/** Removes the settings from a statement, which still needs its `$6`. */
+/** The session keeps the settings of its role, and seems to have those of its login. */
 function withoutSettings(sql: string): string {
-  return sql.replace(/s AS MATERIALIZED \(SELECT[\s\S]*?\$6, true\)\)/, "s AS (SELECT $6::text)");
+  if (sql !== CHECK_SERVER) return sql;
+  return sql
+    .replace(/\(SELECT count[\s\S]*?\)\),/, `${SESSION.length},`)
+    .replace(/set_config[\s\S]*/, "0");
 }
 
 const SEE_STANDBYS = "GRANT pg_read_all_stats TO plant_store";
-/** From now on creates are acknowledged, whatever the standbys have. */
+/** Creates are acknowledged, whatever the standbys have. */
 function withoutProof(sql: string): string {
-  return sql.replace(/\(SELECT pg_catalog\.count[\s\S]*l\.lsn\)/, "1000");
+  return sql === STANDBYS ? sql.replace(/\(SELECT count[\s\S]*lsn\)\n/, "1000\n") : sql;
+}
+
+/** Nor is it noticed that no standby is asked for any more. */
+function withoutProofAndCheck(sql: string): string {
+  return withoutProof(sql).replace("current_setting('synchronous_standby_names')", "'standby'");
 }
 
 /** All servers seem to be one. */
 function withoutTimelines(sql: string): string {
-  return sql.replace(/THEN pg_catalog\.pg_walfile_name[\s\S]*/, "THEN '00000001' END, '0'");
+  if (sql !== CHECK_SERVER) return sql;
+  return sql
+    .replace(/THEN pg_walfile_name.*/, "THEN '00000001' END,")
+    .replace(/date_part.*text/, "0");
 }
 
 /** Kills the primary, and goes on over its standby, which has no standby of its own. */
-async function loseToStandby(trial: Trial): Promise<void> {
-  const { primary, standby, stores, load, open, url } = trial;
+async function loseToStandby({ primary, standby, load, reopen }: Trial): Promise<void> {
   await primary.stop("kill");
   await standby.thaw();
   await standby.start();
   await standby.promote();
-  load.use([await open(url)]);
-  for (const { database } of stores) await database.close(); // they would wait for another standby
+  await reopen(1);
   await load.more(200);
 }
 
@@ -126,10 +138,14 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       await sleep(3000);
       await loseToStandby(trial);
     },
-    control: { without: "the proof by standbys", sabotage: { rewrite: withoutProof } },
+    control: {
+      without: "the proof by standbys, and the check of the list",
+      sabotage: { rewrite: withoutProofAndCheck },
+    },
   },
   "the list of standbys is filled, but not in force yet, and the primary is killed": {
     requireSync: true,
+    followsTokens: false, // no probe is proven
     prepare: async ({ primary, standby }) => {
       await primary.sql(SEE_STANDBYS);
       await primary.setStandbys("");
@@ -144,7 +160,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     control: { without: "the proof by standbys", sabotage: { rewrite: withoutProof } },
   },
   "a primary that was replaced returns, and commits without a standby": {
-    happens: async ({ primary, standby, load, open, url }) => {
+    happens: async ({ primary, standby, load, reopen }) => {
       await load.more(300);
       await primary.stop("kill");
       await standby.promote();
@@ -152,7 +168,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       primary.forgetStandbys();
       await primary.start();
       // Stores that start now see two hosts, and those that run must not go back.
-      load.use(await Promise.all(Array.from({ length: 6 }, () => open(url))));
+      await reopen(6);
       await load.more(300);
       await standby.stop("fast");
       await sleep(500);
@@ -219,7 +235,10 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
         "ALTER ROLE plant_store SET client_min_messages = error; ALTER ROLE plant_store SET synchronous_commit = local",
       ),
     happens: cancelWaits,
-    control: { without: "settings in the statement", sabotage: { rewrite: withoutSettings } },
+    control: {
+      without: "settings in the login",
+      sabotage: { rewrite: withoutSettings, plainLogin: true },
+    },
   },
   "a primary stops, its standby is promoted, and the old primary returns": {
     happens: async ({ primary, standby, load }) => {
@@ -266,25 +285,24 @@ export interface Cost {
 /** Makes a fault happen to a new pair of hosts. */
 export async function tryFault(
   cleanup: Cleanup,
-  { prepare, happens, requireSync = false }: Fault,
+  { prepare, happens, requireSync = false, followsTokens = true }: Fault,
   { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = DEADLINE_MS } = {},
 ): Promise<Cost> {
-  const pg = await loadDriver();
   const pair = await startPair(cleanup, sabotage.asynchronous ? { standbys: "" } : {});
   await prepare?.(pair);
-  const openStore = async (options: Partial<PostgresPlantsOptions>) => {
-    const plants = await PostgresPlants.open({ pg, url: pair.url, databaseDeadlineMs, ...options });
-    cleanup.after(() => plants.close());
-    return plants;
-  };
-  const driver = sabotageDriver(pg, sabotage);
-  const open = (url: string) => openStore({ pg: driver, url });
-  const openFirst = () => openStore({ pg: driver, requireSync });
-  const stores = [await openFirst(), await openFirst()];
-  const load = new Load(stores, clients);
-  const measured = await happens({ ...pair, cleanup, stores, load, open });
+  const { url } = pair;
+  const pg = sabotageDriver(await loadDriver(), sabotage);
+  // Stores whose required standby does not return answer at their deadline.
+  const deadline = { databaseDeadlineMs: requireSync ? DEADLINE_MS : databaseDeadlineMs };
+  const open = async (options: Partial<PostgresOptions> = {}) =>
+    (await openStore(cleanup, { pg, url, ...deadline, ...options })).plants;
+  const first = { requireSync, followsTokens };
+  const load = new Load([await open(first), await open(first)], clients);
+  const reopen = async (count: number) =>
+    load.use(await Promise.all(Array.from({ length: count }, () => open())));
+  const measured = await happens({ ...pair, load, reopen });
   const report = await load.stop();
-  const found = await collect((await openStore({})).list());
+  const found = await collect((await openStore(cleanup, { url })).plants.list());
   const { acknowledged, failed, codes, longestMs } = report;
   const figures = Object.entries({ longestMs, ...measured });
   return {
@@ -296,21 +314,19 @@ export async function tryFault(
   };
 }
 
-function sabotageDriver(pg: Driver, { rewrite, ignoreNotices = false }: Sabotage): Driver {
-  const { Client } = pg;
-  class Sabotaged extends (Client as unknown as new (
-    config: object,
-  ) => {
-    on(event: string, listener: (value: unknown) => void): unknown;
-    query(statement: { text: string }): unknown;
-  }) {
-    override on(event: string, listener: (value: unknown) => void): unknown {
-      return ignoreNotices && event === "notice" ? this : super.on(event, listener);
+function sabotageDriver(pg: Driver, sabotage: Sabotage): Driver {
+  class Client extends pg.Client {
+    constructor(config: object) {
+      super(sabotage.plainLogin ? { ...config, options: undefined } : config);
     }
-    override query(statement: { text: string }): unknown {
-      if (rewrite === undefined) return super.query(statement);
+    override on(event: string, listener: (value: never) => void): unknown {
+      return sabotage.ignoreNotices && event === "notice" ? this : super.on(event, listener);
+    }
+    // biome-ignore lint/suspicious/noExplicitAny: as the driver's
+    override query(statement: { readonly text: string }): Promise<any> {
+      const { rewrite = (sql: string) => sql } = sabotage;
       return super.query({ ...statement, text: rewrite(statement.text) });
     }
   }
-  return { ...pg, Client: Sabotaged as unknown as Driver["Client"], types: pg.types };
+  return { ...pg, Client, types: pg.types };
 }

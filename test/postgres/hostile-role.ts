@@ -78,29 +78,3 @@ BEGIN
     EXECUTE format('CREATE TYPE public.%I AS (shadow integer)', each.typname);
   END LOOP;
 END $do$`;
-
-/**
- * Run as the superuser, in another empty database: copies of every function, operator and type, also of
- * those that no other role can make. A name without a schema is then that of a copy, if `public` comes first.
- */
-export const COPY_ALL = `
-SET search_path = pg_catalog;
-CREATE TEMPORARY TABLE copied AS SELECT * FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace;
-UPDATE copied SET oid = oid::bigint + 100000, pronamespace = 'public'::regnamespace;
-INSERT INTO pg_proc TABLE copied;
-DROP TABLE copied;
-CREATE TEMPORARY TABLE copied AS SELECT * FROM pg_aggregate WHERE aggfnoid::oid < 16384;
-UPDATE copied SET aggfnoid = (aggfnoid::oid::bigint + 100000)::oid;
-INSERT INTO pg_aggregate TABLE copied;
-DROP TABLE copied;
-CREATE TEMPORARY TABLE copied AS SELECT * FROM pg_operator WHERE oprnamespace = 'pg_catalog'::regnamespace;
-UPDATE copied SET oid = oid::bigint + 100000, oprnamespace = 'public'::regnamespace;
-INSERT INTO pg_operator TABLE copied;
-DO $do$
-DECLARE
-  each name;
-BEGIN
-  FOR each IN SELECT typname FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace AND typtype = 'b' AND typelem = 0 LOOP
-    EXECUTE format('CREATE DOMAIN public.%1$I AS pg_catalog.%1$I', each);
-  END LOOP;
-END $do$`;

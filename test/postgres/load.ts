@@ -4,6 +4,8 @@ import type { NewPlant } from "../../src/core/plant.ts";
 import type { PlantService } from "../../src/core/services.ts";
 import { until } from "../support/watch.ts";
 
+type Creator = Pick<PlantService, "create">;
+
 export interface Report {
   /** Answered creates, which the store must have. */
   readonly acknowledged: ReadonlyMap<bigint, string>;
@@ -23,7 +25,7 @@ interface Longest {
 }
 
 export class Load {
-  #stores: readonly PlantService[];
+  #stores: readonly Creator[];
   readonly #acknowledged = new Map<bigint, string>();
   readonly #wrong: string[] = [];
   readonly #clients: Promise<void>[];
@@ -35,7 +37,7 @@ export class Load {
   readonly #longest: Longest = { ms: 0 };
   #isStopped = false;
 
-  constructor(stores: readonly PlantService[], clients: number) {
+  constructor(stores: readonly Creator[], clients: number) {
     this.#stores = stores;
     this.#answered = Array(clients).fill(0);
     this.#clients = Array.from({ length: clients }, (_, at) => this.#run(at));
@@ -64,15 +66,8 @@ export class Load {
   }
 
   /** From now on the clients use these stores. */
-  use(stores: readonly PlantService[]): void {
+  use(stores: readonly Creator[]): void {
     this.#stores = stores;
-  }
-
-  /** Creates plants with these ids, too; resolves when all are answered, to the longest call in ms. */
-  async createToo(ids: readonly bigint[]): Promise<number> {
-    const longest: Longest = { ms: 0 };
-    await Promise.all(ids.map((id, client) => this.#createPlant(id, client, longest)));
-    return longest.ms;
   }
 
   /** Lets every client finish its create. */
@@ -133,4 +128,18 @@ export function compare(report: Report, rows: readonly NewPlant[]) {
     else if (found !== name) changed++;
   }
   return { lost, changed, wrong: report.wrong.length };
+}
+
+/** Creates over HTTP. */
+export function overHttp(url: string, token: string): Creator {
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  return {
+    async create({ id, name }) {
+      const body = `{"id":${id},"name":${JSON.stringify(name)}}`;
+      const { status } = await fetch(`${url}/plants`, { method: "POST", headers, body });
+      if (status === 200) return "created";
+      const code = status === 400 ? "conflict" : "failed";
+      throw Object.assign(new Error(`the response is ${status}`), { code });
+    },
+  };
 }

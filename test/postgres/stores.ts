@@ -1,13 +1,14 @@
 /** Shared by the tests of the database store: a server for each test file, and stores in it. */
-import { symlinkSync } from "node:fs";
+import { chmodSync, symlinkSync } from "node:fs";
+import type { Socket } from "node:net";
 import { dirname, join } from "node:path";
 import { after, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 import {
-  type PgClient,
-  PostgresPlants,
-  type PostgresPlantsOptions,
+  openPostgres,
+  type PostgresOptions,
+  type PostgresStore,
 } from "../../src/postgres/index.ts";
 import { bundleOptions } from "../support/program.ts";
 import { type Cleanup, Cluster, type ClusterOptions } from "./cluster.ts";
@@ -19,12 +20,22 @@ export async function loadDriver(): Promise<Driver> {
 }
 
 export interface Driver {
-  readonly Client: new (config: object) => PgClient;
+  readonly Client: new (config: object) => Client;
   readonly defaults: Record<string, unknown>;
   readonly types: {
     getTypeParser(oid: number): (text: string) => unknown;
     setTypeParser(oid: number, parser: (text: string) => unknown): void;
   };
+}
+
+/** What the tests use of a client of the driver. */
+export interface Client {
+  readonly connection: { readonly stream: Socket };
+  connect(): Promise<unknown>;
+  // biome-ignore lint/suspicious/noExplicitAny: rows of any shape
+  query(statement: unknown): Promise<any>;
+  on(event: string, listener: (value: never) => void): unknown;
+  end(): Promise<void>;
 }
 
 let databases = 0;
@@ -60,23 +71,29 @@ export class SharedCluster {
   }
 
   /** A store in a database of its own. */
-  async openStore(t: TestContext, options: Partial<PostgresPlantsOptions> = {}) {
+  async openStore(t: Cleanup, options: Partial<PostgresOptions> = {}) {
     const made = await this.createStore();
-    return { ...made, plants: await openPlants(t, { url: made.url, ...options }) };
+    return { ...made, ...(await openStore(t, { url: made.url, ...options })) };
   }
 }
 
 /** Opens a store that is closed when the test ends. */
-export async function openPlants(
-  t: TestContext,
-  options: Partial<PostgresPlantsOptions> & { readonly url: string },
-): Promise<PostgresPlants> {
-  const plants = await PostgresPlants.open({ pg: await loadDriver(), ...options });
-  t.after(() => plants.close());
-  return plants;
+export async function openStore(
+  t: Cleanup,
+  options: Partial<PostgresOptions> & Pick<PostgresOptions, "url">,
+): Promise<PostgresStore> {
+  const store = await openPostgres({ pg: await loadDriver(), ...options });
+  t.after(() => store.close());
+  return store;
 }
 
-/** Of one server: 4 for creates, and 3 for looks, reads and tokens. */
+export async function collect<T>(list: AsyncIterable<T>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const item of list) items.push(item);
+  return items;
+}
+
+/** Of one server: 4 for creates, and 3 for probes, reads, and tokens and locked rows. */
 export const SESSIONS_MAX = 4 + 3;
 
 export interface Pair {
@@ -112,9 +129,10 @@ export async function holdRows(t: TestContext, url: string, count: number) {
 export function buildProgram(): string {
   const options = bundleOptions();
   buildSync(options);
+  chmodSync(options.outfile, 0o755);
   const driver = fileURLToPath(new URL("../../node_modules", import.meta.url));
   symlinkSync(driver, join(dirname(options.outfile), "node_modules"));
   return options.outfile;
 }
 
-export { NEEDS_POSTGRES, PROGRAMS } from "./cluster.ts";
+export { NEEDS_POSTGRES } from "./cluster.ts";

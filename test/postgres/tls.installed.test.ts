@@ -5,7 +5,7 @@ import { type TestContext, test } from "node:test";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { HANG_MS, TIMEOUT } from "../support/watch.ts";
 import { Cluster } from "./cluster.ts";
-import { NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
+import { NEEDS_POSTGRES, openStore, SharedCluster } from "./stores.ts";
 
 const OPTIONS = { ...NEEDS_OPENSSL, ...NEEDS_POSTGRES, ...TIMEOUT };
 
@@ -31,7 +31,7 @@ async function startWithTls(t: TestContext, access: readonly string[]) {
 }
 
 async function create(t: TestContext, url: string, deadlineMs = HANG_MS): Promise<string> {
-  const plants = await openPlants(t, { url, databaseDeadlineMs: deadlineMs });
+  const { plants } = await openStore(t, { url, databaseDeadlineMs: deadlineMs });
   return plants.create({ id: 1n, name: "Fern" });
 }
 

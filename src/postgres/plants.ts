@@ -1,0 +1,158 @@
+/**
+ * The plants in a database, as the port `PlantService`.
+ *
+ * Invariants. A create is answered after a commit of ours that covers its row. Reads are plain: they may show a
+ * plant whose create was not answered yet. Every call ends within the deadline. Lists are in order of id: a plant
+ * that was durable when its list began is in it once.
+ */
+import { clock } from "../clock.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
+import { encodeNewPlant, type NewPlant, unknownCursor, validatePlant } from "../core/plant.ts";
+import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
+import type { DatabaseError, Rows } from "./connection.ts";
+import { Creates } from "./creates.ts";
+import type { Database } from "./database.ts";
+import { decodeRow, GET, PAGE } from "./schema.ts";
+import { withTimeout } from "./serial-connection.ts";
+
+/** How many plants one statement reads: more would delay later reads. */
+const GET_PLANTS_MAX = 64;
+/** Pages begin small, for callers that take only a few plants. */
+const PAGE_PLANTS = 128;
+const PAGE_PLANTS_MAX = 2048;
+const PAGE_BYTES = 256 * 1024;
+/** Each slice of lines takes about a millisecond. */
+const SLICE_CHARACTERS = 32 * 1024;
+
+interface Read {
+  readonly id: bigint;
+  readonly resolve: (plant: NewPlant | undefined) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** A durable store of plants in a database, for any number of servers at the same time. */
+export class PostgresPlants implements PlantService {
+  readonly #database: Database;
+  readonly #creates: Creates;
+  #reads: Read[] = [];
+  #isReading = false;
+  #isClosed = false;
+
+  /** @internal */
+  constructor(database: Database, connections: number, queueBytesMax: number) {
+    this.#database = database;
+    this.#creates = new Creates(database, connections, queueBytesMax);
+  }
+
+  /** For the admin listener; the number of plants is the database's estimate. */
+  status(): StoreStatus {
+    return { plants: this.#database.plants, queueBytes: this.#creates.queuedBytes };
+  }
+
+  async create(given: NewPlant): Promise<CreateOutcome> {
+    const plant = validatePlant(given);
+    this.#assertOpen();
+    return this.#creates.create(plant);
+  }
+
+  async getLine(id: bigint): Promise<Buffer | undefined> {
+    const plant = await this.get(id);
+    return plant && Buffer.from(encodeNewPlant(plant));
+  }
+
+  async get(id: bigint): Promise<NewPlant | undefined> {
+    assertInt64(id);
+    this.#assertOpen();
+    const reading = new Promise<NewPlant | undefined>((resolve, reject) => {
+      this.#reads.push({ id, resolve, reject });
+    });
+    if (!this.#isReading) clock.setImmediate(() => this.#readNext());
+    this.#isReading = true;
+    return this.#read(reading); // it may wait for the statement of earlier reads
+  }
+
+  /** In order of id. */
+  async *list(options: ListOptions = {}): AsyncGenerator<NewPlant> {
+    for await (const rows of this.#pages(options)) yield* rows.map(decodeRow);
+  }
+
+  /** In order of id. */
+  async *listLines(options: ListOptions = {}): AsyncGenerator<Buffer> {
+    for await (const rows of this.#pages(options)) {
+      let slice = "";
+      for (const row of rows) {
+        slice += `${encodeNewPlant(decodeRow(row))}\n`;
+        if (slice.length < SLICE_CHARACTERS) continue;
+        yield Buffer.from(slice);
+        slice = "";
+      }
+      yield Buffer.from(slice);
+    }
+  }
+
+  /** Accepts no more calls, and waits for creates in progress, at most until their deadline. @internal */
+  close(): Promise<void> {
+    this.#isClosed = true;
+    return this.#creates.drain();
+  }
+
+  /** All reads that wait are one statement. */
+  async #readNext(): Promise<void> {
+    while (this.#reads.length > 0) {
+      const reads = this.#reads.splice(0, GET_PLANTS_MAX);
+      try {
+        const rows = await this.#query(GET, [`{${reads.map(({ id }) => id).join()}}`]);
+        const found = new Map(rows.map((row) => [row[0], row]));
+        for (const { id, resolve } of reads) {
+          const row = found.get(String(id));
+          resolve(row && decodeRow(row));
+        }
+      } catch (error) {
+        for (const { reject } of reads) reject(error);
+      }
+    }
+    this.#isReading = false;
+  }
+
+  async *#pages({ after }: ListOptions): AsyncGenerator<Rows> {
+    if (after !== undefined) assertInt64(after);
+    let from = after ?? INT64_MIN;
+    let isCursor = after !== undefined;
+    for (let limit = PAGE_PLANTS; ; limit = Math.min(2 * limit, PAGE_PLANTS_MAX)) {
+      this.#assertOpen();
+      const values = [String(from), String(limit), String(PAGE_BYTES)];
+      const rows = await this.#read(this.#query(PAGE, values));
+      if (isCursor && rows[0]?.[0] !== String(after)) throw unknownCursor(after);
+      yield isCursor ? rows.slice(1) : rows;
+      isCursor = false;
+      const last = BigInt(rows.at(-1)?.[0] ?? INT64_MAX);
+      if (last === INT64_MAX) return;
+      from = last + 1n;
+    }
+  }
+
+  #query(text: string, values: readonly string[]): Promise<Rows> {
+    const { reads, deadlineMs } = this.#database;
+    return reads.run((connection) => connection.query(text, values), deadlineMs);
+  }
+
+  /** The outcome of a read, at its deadline at the latest. */
+  async #read<T>(reading: Promise<T>): Promise<T> {
+    try {
+      return await withTimeout(this.#database.deadlineMs, reading);
+    } catch (cause) {
+      this.#database.warnOfRefusal(cause as DatabaseError);
+      throw new PlantStoreError(
+        "store_failed",
+        "Cannot read plants now, because the database refuses it or does not respond: send the request " +
+          "again later",
+        { cause },
+      );
+    }
+  }
+
+  #assertOpen(): void {
+    if (this.#isClosed) throw new PlantStoreError("closed", "Cannot use the store: it is closed");
+  }
+}
