@@ -12,7 +12,7 @@ import { runToEnd } from "../support/run.ts";
 import { collect } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 
-const HERE = path.join(ROOT, "test/embedding");
+const HERE = `${ROOT}test/embedding`;
 const PLANT = '{"id":7,"name":"Fern","tag":"indoor"}\n';
 
 /** The program in a section. */
@@ -55,13 +55,14 @@ async function start(t: TestContext, folder: string) {
 
 interface Row {
   readonly section: string;
+  readonly page?: string;
   readonly prefix?: string;
   readonly packages?: readonly string[];
-  /** Default: a token of the data directory. */
   readonly headers?: Record<string, string>;
 }
 
 const ROWS: readonly Row[] = [
+  { section: "In your own server", page: "README.md" },
   { section: "A server in ten lines" },
   { section: "node:http", prefix: "/garden" },
   {
@@ -75,11 +76,11 @@ const ROWS: readonly Row[] = [
   { section: "The whole server" },
 ];
 
-for (const { section, prefix = "", packages = [], headers } of ROWS) {
+for (const { section, page, prefix = "", packages = [], headers } of ROWS) {
   const skip = packages.length > 0 && whyNotInstalled("test/embedding");
   test(`the program of "${section}" serves plants as it is written`, { skip }, async (t) => {
     const login = 'new Map<string, string>([["s1", "gardener"]])';
-    const program = programOf(section).replace("new Map<string, string>()", login);
+    const program = programOf(section, page).replace("new Map<string, string>()", login);
     const folder = await settle(t, programOf("Observe it") + program, packages);
     const token = await createToken(`${folder}/data`, { name: "test" });
     const { url, find, stderr } = await start(t, folder);
