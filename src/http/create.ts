@@ -53,7 +53,7 @@ export class Creates {
     const body = await reading;
     exchange.bodyBytes = body.length;
     if (body.length > LONG_BYTES) {
-      this.#turn = this.#turn.then(() => turn());
+      this.#turn = this.#turn.then(() => (exchange.isOver ? undefined : turn()));
       await this.#turn;
     }
     const isLate = socket.bytesRead !== bytesRead;

@@ -19,6 +19,7 @@ import { invalidToken } from "./head.ts";
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
 
+const READING_MAX = 256;
 const PLANT_BYTES = 8 * 1024;
 /** A block that the store reads, a slice, and what the socket has not taken yet. */
 const LIST_BYTES = 256 * 1024;
@@ -36,6 +37,8 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 export class Reads {
   readonly #plants: PlantService;
   readonly #tokens: TokenVerifier;
+  /** Reads whose clients have left must not pile up in the store. */
+  readonly #reading = new Semaphore(READING_MAX);
   readonly #turns = new Semaphore(1);
 
   constructor(plants: PlantService, tokens: TokenVerifier) {
@@ -46,7 +49,10 @@ export class Reads {
   /** @throws PlantStoreError `overloaded`, `unknown_plant`, or what the store throws. */
   async get(exchange: Exchange, id: bigint): Promise<void> {
     exchange.hold(PLANT_BYTES);
-    const line = await this.#plants.getLine(id);
+    const line = await this.#reading.run(async () => {
+      return exchange.isOver ? undefined : this.#plants.getLine(id);
+    });
+    if (exchange.isOver) return;
     if (line === undefined)
       throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
     exchange.hold(line.length);
@@ -81,7 +87,7 @@ export class Reads {
     try {
       for (;;) {
         const next = await this.#turns.run(async () => {
-          if (!exchange.isOver) await setImmediate(); // lists whose clients have left must not pile up
+          if (!exchange.isOver) await setImmediate(); // nor must lists pile up
           return exchange.isOver ? undefined : slices.next();
         });
         if (!(await this.#tokens.verify(token))) throw invalidToken();

@@ -44,7 +44,11 @@ function open(target: Target): net.Socket {
 }
 
 function sendMore(socket: net.Socket, target: Target, requests: number): void {
-  socket.write(Buffer.concat(Array.from({ length: requests }, () => send(target, count++))));
+  const bytes = Buffer.concat(Array.from({ length: requests }, () => send(target, count++)));
+  socket.write(
+    bytes,
+    () => responses === "not waited for" && setTimeout(() => socket.destroy(), 2),
+  );
 }
 
 /** Each response is followed by another request. */

@@ -22,7 +22,7 @@ export interface Attack {
   /** How many requests a connection sends before it has a response; default: 1. */
   readonly ahead?: number;
   /** What happens to the responses; each one that is "read" is followed by another request. */
-  readonly responses: "read" | "read slowly" | "discarded" | "never read";
+  readonly responses: "read" | "read slowly" | "discarded" | "never read" | "not waited for";
   /** Whether the server speaks TLS. */
   readonly overTls?: boolean;
   /** Whether it makes a handshake, then changes the keys again and again instead of sending. */
@@ -89,23 +89,24 @@ const NDJSON = { Accept: "application/x-ndjson" };
 
 const READS: readonly Attack[] = [
   {
-    name: "GET and HEAD of plants of 1 MiB",
+    name: "GET and HEAD of a plant of 1 MiB, and HEAD of pages of 1,000 plants",
     by: "a read token",
-    connections: 8,
+    connections: 12,
     ahead: 10,
     send: inTurn(
       same(({ reader }) => read(reader, `/plants/${LONG_ID}`)),
       same(({ reader }) => read(reader, `/plants/${LONG_ID}`, {}, "HEAD")),
+      same(({ reader }) => read(reader, "/plants?limit=1000", {}, "HEAD")),
     ),
     responses: "read",
   },
   {
-    name: "HEAD of pages of 1,000 plants",
+    name: "reads of 1 MiB that nobody waits for",
     by: "a read token",
-    connections: 12,
-    ahead: 10,
-    send: same(({ reader }) => read(reader, "/plants?limit=1000", {}, "HEAD")),
-    responses: "read",
+    connections: 64,
+    ahead: 16,
+    send: same(({ reader }) => read(reader, `/plants/${LONG_ID}`)),
+    responses: "not waited for",
   },
   {
     name: "140 streams that are read slowly",

@@ -25,21 +25,22 @@ const GOOD = { name: "test", scopes: ["read", "write"] as const };
 
 type List = PlantService["listLines"];
 
-/** A server whose store lists so. */
+/** A server whose store reads so. */
 async function startWith(
   t: TestContext,
   listLines: List,
   verify: TokenVerifier["verify"] = () => GOOD,
+  getLine: PlantService["getLine"] = NO_READS.getLine,
 ) {
-  const plants = { create: async () => "created" as const, ...NO_READS, listLines };
+  const plants = { create: async () => "created" as const, getLine, listLines };
   const server = await PlantServer.start({ port: 0, plants, tokens: { verify } });
   t.after(() => server.close(0));
   const { url } = server;
   const ask = (headers: Record<string, string>, path = "/plants") => send(url + path, { headers });
   const port = Number(new URL(url).port);
-  /** Sends requests for lists on one connection, and reads nothing. */
-  const askOnly = async (headers: Record<string, string>, count = 1): Promise<net.Socket> => {
-    const request = encodeRequest({ token: "any" }, { method: "GET", headers });
+  /** Sends requests on one connection, and reads nothing. */
+  const askOnly = async (headers: Record<string, string>, count = 1, target = "/plants") => {
+    const request = encodeRequest({ token: "any" }, { method: "GET", target, headers });
     const socket = net.connect(port, "127.0.0.1").on("error", () => {});
     t.after(() => socket.destroy());
     await once(socket.pause(), "connect");
@@ -135,6 +136,26 @@ test("one slice of one list is read at a time, and none for a client that has le
     [`${plantBody(1)}\n`, `[${plantBody(1)}]`],
   );
   assert.equal(source.begun, 2);
+});
+
+test("256 plants are read at a time, and none for a client that has left", async (t) => {
+  let begun = 0;
+  const { released, release } = makeLatch();
+  const getLine = async () => {
+    begun++;
+    await released;
+    return slice(1).subarray(0, -1);
+  };
+  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
+  const { ask, askOnly } = await startWith(t, NO_READS.listLines, undefined, getLine);
+  const count = 17 * 16;
+  const sockets = await Promise.all(Array.from({ length: 17 }, () => askOnly({}, 16, "/plants/1")));
+  await until("they are read", () => begun === 256);
+  for (const socket of sockets) socket.destroy();
+  await until("they have left", () => requests.length === count);
+  release();
+  assert.equal((await ask(PAGE, "/plants/1")).text, plantBody(1));
+  assert.equal(begun, 257);
 });
 
 /** How a list of two slices ends if the second one cannot be sent. */

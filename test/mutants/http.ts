@@ -99,6 +99,9 @@ a token is not checked again in a stream: http/stream
 a stream that fails ends as if it were whole: http/stream
 -     res.destroy();
 +     res.end();
+a plant is read for a client that has left: http/stream
+- return exchange.isOver ? undefined : this.#plants.getLine(id);
++ return this.#plants.getLine(id);
 lists do not take turns: http/stream
 - readonly #turns = new Semaphore(1);
 + readonly #turns = new Semaphore(99);
