@@ -11,7 +11,7 @@ import type { Clock, Timer, TokenStatus, TokenVerifier, VerifiedToken } from "./
 import { hashToken, isLive, type TokenRecord } from "./token.ts";
 
 /** How old a verdict may be, counted from the start of its poll. */
-export const VERDICT_MS = 2000;
+const VERDICT_MS = 2000;
 /** How often servers poll their tokens. Each poll wakes an idle process about ten times. @internal */
 export const POLL_INTERVAL_MS = 500;
 
@@ -19,11 +19,6 @@ export const POLL_INTERVAL_MS = 500;
 export interface Moment {
   readonly monotonicMs: number;
   readonly wallMs: number;
-}
-
-/** How long ago a moment was, by the clock that shows more: one that was set back is ignored. @internal */
-export function ageMs(since: Moment, clock: Clock): number {
-  return Math.max(clock.monotonicMs() - since.monotonicMs, clock.wallMs() - since.wallMs);
 }
 
 interface FollowOptions {
@@ -41,21 +36,18 @@ export abstract class LiveTokens implements TokenVerifier {
   #byHash = new Map<string, TokenRecord>();
   /** Those accepted since the tokens changed, by the token itself: to hash it takes a tenth of a request. */
   #accepted = new Map<string, TokenRecord>();
-  /** When the newest good poll began; before the first one, a moment that is too old. */
-  #polledAt: Moment;
+  /** When the newest good poll began. */
+  #polledAt: Moment = { monotonicMs: -Infinity, wallMs: -Infinity };
   /** The last poll, which may not have begun: they run one after the other. */
   #polling: Promise<void> = Promise.resolve();
   /** The last poll, if it has not begun. */
   #next: Promise<void> | undefined;
   #interval: Timer | undefined;
-  /** @internal */
-  protected isClosed = false;
+  #isClosed = false;
 
   /** @internal */
   protected constructor(options: FollowOptions) {
     this.#options = options;
-    const { monotonicMs, wallMs } = this.now();
-    this.#polledAt = { monotonicMs: monotonicMs - VERDICT_MS, wallMs: wallMs - VERDICT_MS };
   }
 
   /** Polls once, and calls `accept` if that succeeds. Never rejects. @internal */
@@ -80,7 +72,7 @@ export abstract class LiveTokens implements TokenVerifier {
   refresh(): Promise<void> {
     this.#next ??= this.#polling.then(() => {
       this.#next = undefined;
-      return this.isClosed ? undefined : this.poll();
+      return this.#isClosed ? undefined : this.poll();
     });
     this.#polling = this.#next;
     return this.#polling;
@@ -101,9 +93,10 @@ export abstract class LiveTokens implements TokenVerifier {
     this.#polledAt = begun;
   }
 
-  /** Milliseconds since the newest good poll began. @internal */
+  /** Milliseconds since the newest good poll began, by the clock that shows more: it may be set back. @internal */
   protected get ageMs(): number {
-    return ageMs(this.#polledAt, this.#options.clock);
+    const { monotonicMs, wallMs } = this.now();
+    return Math.max(monotonicMs - this.#polledAt.monotonicMs, wallMs - this.#polledAt.wallMs);
   }
 
   /** Whether the newest good poll is young enough for verdicts. */
@@ -125,7 +118,7 @@ export abstract class LiveTokens implements TokenVerifier {
       if (isGood) this.#accepted.set(token, record);
       return isGood ? record : undefined;
     }
-    if (!isGood || this.isClosed) throw this.#unreadable();
+    if (!isGood || this.#isClosed) throw this.#unreadable();
     return this.#waitForPoll().then(() => this.verify(token));
   }
 
@@ -136,7 +129,7 @@ export abstract class LiveTokens implements TokenVerifier {
       new Promise<void>((resolve) => clock.setTimeout(resolve, ms).unref());
     const endsAt = clock.monotonicMs() + waitMs;
     await Promise.race([this.refresh(), sleep(VERDICT_MS)]);
-    const isOver = () => this.isReadable || this.isClosed || clock.monotonicMs() >= endsAt;
+    const isOver = () => this.isReadable || this.#isClosed || clock.monotonicMs() >= endsAt;
     while (!isOver()) await sleep(POLL_INTERVAL_MS); // each interval polls
     if (!this.isReadable) throw this.#unreadable();
   }
@@ -156,7 +149,7 @@ export abstract class LiveTokens implements TokenVerifier {
 
   /** Stops polling. Two seconds later `verify` throws `tokens_unreadable`. */
   close(): void {
-    this.isClosed = true;
+    this.#isClosed = true;
     this.#options.clock.clearInterval(this.#interval);
   }
 

@@ -2,7 +2,7 @@
  * The tokens in a database: as a server follows them, and as an operator changes them.
  *
  * Invariants. Only hashes are stored. A change is in force within 2 s on every server, or no token is accepted
- * (core/token): a poll is a probe that the primary has committed. A change is decided under a lock, so two changes
+ * (core/live-tokens): a poll is a probe that the primary has committed. A change is decided under a lock, so two changes
  * at once never both count, and it is reported after a commit of ours that covers it.
  */
 import { clock } from "../clock.ts";

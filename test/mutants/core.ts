@@ -95,11 +95,11 @@ an import adds one hash twice: core/token
 -     hashes.add(record.hash);
 core/live-tokens.ts
 a verdict is as old as the younger clock says: core/live-tokens
-- return Math.max(clock.monotonicMs()
-+ return Math.min(clock.monotonicMs()
+- return Math.max(monotonicMs
++ return Math.min(monotonicMs
 a wrong token waits for a poll: core/live-tokens
-- if (!isGood || this.isClosed) throw
-+ if (this.isClosed) throw
+- if (!isGood || this.#isClosed) throw
++ if (this.#isClosed) throw
 each request that waits begins a poll of its own: core/live-tokens
 - this.#next ??= this
 + this.#next = this
