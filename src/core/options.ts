@@ -44,7 +44,7 @@ export const DEFAULT_HOST = "127.0.0.1";
 /** The longest line of a log, with its line feed: that of the longest body. */
 export const RECORD_BYTES_MAX = NUMBER_OPTIONS.bodyBytesMax.max + 64;
 
-export type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
+type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
 
 /** @throws RangeError unless each number that is given is whole and within its bounds. */
 export function assertNumbers(options: Numbers): void {
