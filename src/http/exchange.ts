@@ -43,8 +43,6 @@ const SAFE_ID = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
 /** A random part for each process and a counter, so that ids are unique among restarts and replicas. */
 const OUR_ID = `${randomBytes(6).toString("hex")}-`;
 let made = 0;
-/** What Latin-1 does not write as UTF-8 does. */
-const NOT_ASCII = /[^ -~]/;
 
 /** The path of a request target, which may be a path or a URL (RFC 9112 section 3.2). */
 export function pathOf(target: string): string {
@@ -143,7 +141,8 @@ export class Exchange {
     const isCut = this.isLast || (req.complete === false && hasLongRest(req));
     if (isCut) this.closeAfter();
     else if (req.complete === false) req.resume(); // a short rest, perhaps of a body that was paused
-    if (isCut && this.#isInOrder && req.socket instanceof Socket) this.#respondLast(reply);
+    const isInOrder = !this.#isQueued || this.#onEnd !== undefined;
+    if (isCut && isInOrder && req.socket instanceof Socket) this.#respondLast(reply);
     else this.#send(reply);
     this.publish(reply.status, reply.error);
   }
@@ -196,15 +195,7 @@ export class Exchange {
   }
 
   #send({ status, body, headers }: Reply): void {
-    this.res.writeHead(status, this.#headersFor(body, headers));
-    // As Latin-1, ASCII leaves in one write with the head.
-    const isAscii = typeof body === "string" && !NOT_ASCII.test(body);
-    this.res.end(body, isAscii ? "latin1" : "utf8");
-  }
-
-  /** Whether it is known when it is this response's turn. */
-  get #isInOrder(): boolean {
-    return this.#onEnd !== undefined || this.res.socket !== null;
+    this.res.writeHead(status, this.#headersFor(body, headers)).end(body);
   }
 
   #respondLast({ status, body, headers }: Reply): void {

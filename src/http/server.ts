@@ -75,7 +75,9 @@ export class PlantServer {
     const { keepAliveTimeoutMs = NUMBER_OPTIONS.keepAliveTimeoutMs.default } = options;
     const connections = new Connections(listener, connectionsMax, keepAliveTimeoutMs);
     const settings = settingsOf(options);
-    const server = tls ? createTlsServer(settings, tls) : http.createServer(settings);
+    const server = tls
+      ? https.createServer({ ...settings, ...secureContextOf(tls) })
+      : http.createServer(settings);
     server.maxHeadersCount = HEADERS_MAX + 1; // Node drops further ones silently
     connections.attach(server);
     server.listen({ host, port, backlog: BACKLOG });
@@ -140,14 +142,16 @@ function settingsOf({
   headerBytesMax = NUMBER_OPTIONS.headerBytesMax.default,
   headerTimeoutMs = NUMBER_OPTIONS.headerTimeoutMs.default,
   requestTimeoutMs = NUMBER_OPTIONS.requestTimeoutMs.default,
-}: ServerOptions): http.ServerOptions {
+}: ServerOptions): https.ServerOptions {
   return {
     maxHeaderSize: headerBytesMax,
     headersTimeout: Math.min(headerTimeoutMs, requestTimeoutMs),
+    handshakeTimeout: Math.min(headerTimeoutMs, requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
     connectionsCheckingInterval: SWEEP_MS,
     // http/connections closes idle connections: a timer of Node's for each request takes 15 % of a create.
     keepAliveTimeout: 0,
+    noDelay: true, // the default without TLS
     insecureHTTPParser: false, // NODE_OPTIONS could let one request be read as two
     requireHostHeader: false, // Node's own refusal has no body
     joinDuplicateHeaders: true,
@@ -156,18 +160,14 @@ function settingsOf({
 
 /** Memory of a connection at worst (measured); with TLS during its handshake. */
 const CONNECTION_BYTES = { plain: 48 * 1024, tls: 250 * 1024 };
-/** Descriptors for the log, the 100 connections of the admin listener, and Node itself. */
+/** Descriptors for the log, the admin listener, and Node itself. */
 const RESERVED_FILES = 160;
-/** What is left for connections in a container that is smaller than the process. */
-const MEMORY_LEFT_MIN = 16 * 1024 * 1024;
 
 function defaultConnectionsMax(isTls: boolean): number {
-  const left = Math.max(MEMORY_LEFT_MIN, totalMemory() - process.memoryUsage.rss());
+  const left = totalMemory() - process.memoryUsage.rss();
   const bytes = Math.min(getHeapStatistics().heap_size_limit, left) / 2;
-  const eachBytes = isTls ? CONNECTION_BYTES.tls : CONNECTION_BYTES.plain;
-  const files = readFilesMax();
-  const byFiles = files - Math.min(RESERVED_FILES, Math.ceil(files / 2));
-  return Math.max(1, Math.min(byFiles, Math.floor(bytes / eachBytes)));
+  const byBytes = Math.floor(bytes / (isTls ? CONNECTION_BYTES.tls : CONNECTION_BYTES.plain));
+  return Math.max(16, Math.min(readFilesMax() - RESERVED_FILES, byBytes));
 }
 
 /** How many files the process may have open. */
@@ -195,19 +195,6 @@ export interface TlsOptions {
 const CIPHERS =
   "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:" +
   "ECDHE+AESGCM:ECDHE+CHACHA20";
-
-/** It holds the memory of its hello. */
-const HANDSHAKE_MS_MAX = 10_000;
-
-/** @throws Error if certificate and key do not match. */
-function createTlsServer(settings: http.ServerOptions, tls: TlsOptions): Server {
-  return https.createServer({
-    ...settings,
-    ...secureContextOf(tls),
-    handshakeTimeout: Math.min(settings.headersTimeout ?? HANDSHAKE_MS_MAX, HANDSHAKE_MS_MAX),
-    noDelay: true, // node:http sets it for plain connections
-  } as https.ServerOptions);
-}
 
 /** @throws Error if certificate and key do not match. */
 function secureContextOf({ cert, key }: TlsOptions) {

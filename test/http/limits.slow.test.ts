@@ -92,17 +92,6 @@ test("a request that takes too long is answered 40801", { concurrency: true }, a
   await Promise.all(tests);
 });
 
-test("a create that was answered 40801 stores nothing, even when its rest arrives", async (t) => {
-  const service = await startImpatient(t);
-  const whole = encodeRequest(service, GOOD);
-  const client = await Client.connect(service.port);
-  await client.send(whole.subarray(0, -1));
-  assert.equal(resultOf(await client.next()), 40801);
-  await client.send(whole.subarray(-1));
-  await client.rest();
-  assert.deepEqual(service.logLines(), []);
-});
-
 test("the 408 for a slow request names its origin", async (t) => {
   const origin = "https://app.example";
   const service = await startService(t, { ...LIMITS, corsOrigins: ["http://localhost:1", origin] });

@@ -1,6 +1,5 @@
 /** What other code of a program does to a request before the mounted listener gets it. */
 import assert from "node:assert/strict";
-import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { EventEmitter, once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { describe, type TestContext, test } from "node:test";
@@ -58,19 +57,6 @@ test("a body that other code has paused is read", async (t) => {
     const { answer, lines } = await create(t, (req) => void req.pause(), { body });
     assert.deepEqual([answer.status, lines], [200, [body]]);
   }
-});
-
-test("a subscriber that sets an encoding on requests of our own server corrupts nothing", async (t) => {
-  const service = await startService(t);
-  const decode = (message: unknown) => {
-    (message as { request: IncomingMessage }).request.setEncoding("latin1");
-  };
-  subscribe("http.server.request.start", decode);
-  t.after(() => unsubscribe("http.server.request.start", decode));
-  for (const body of [BODY, LONG]) {
-    assertError(await service.post(body), 50001);
-  }
-  assert.deepEqual(service.logLines(), []);
 });
 
 type Headers = NonNullable<RequestParts["headers"]>;

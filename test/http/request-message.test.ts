@@ -1,11 +1,11 @@
-/** The messages on `plant-store:request` about every answer, in our own server and in another one. */
+/** The messages on `plant-store:request` about every response, in our own server and in another one. */
 import assert from "node:assert/strict";
-import net from "node:net";
+import { BlockList } from "node:net";
 import { type TestContext, test } from "node:test";
 import { createRequestListener, type RequestMessage } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { chunked, encodeRequest, type RequestParts } from "../support/contract.ts";
-import { type Served, serve } from "../support/serve.ts";
+import { serve } from "../support/serve.ts";
 import { type Service, startService } from "../support/service.ts";
 import { collectMessages, until } from "../support/watch.ts";
 
@@ -84,138 +84,83 @@ function refused(status: number, error: number) {
   return { status, error, token: undefined };
 }
 
-function mount(t: TestContext, { store, token }: Service): Promise<Served> {
-  const tokens = {
-    verify: (sent: string) =>
-      sent === token ? { name: "test", scopes: ["write"] as const } : null,
-  };
-  return serve(t, createRequestListener({ plants: store, tokens }));
+/** The same listener in another server. */
+function mount(t: TestContext, { store, token }: Service, trustedProxies?: BlockList) {
+  const caller = { name: "test", scopes: ["write"] as const };
+  const tokens = { verify: (sent: string) => (sent === token ? caller : null) };
+  return serve(t, createRequestListener({ plants: store, tokens, trustedProxies }));
 }
 
-async function send(service: Service, port: number, request: RequestParts | string) {
+async function connect(t: TestContext, port: number): Promise<Client> {
   const client = await Client.connect(port);
-  try {
-    await client.send(typeof request === "string" ? request : encodeRequest(service, request));
-    return await client.next();
-  } finally {
-    client.destroy();
-  }
+  t.after(() => client.destroy());
+  return client;
 }
 
 function assertPublished(
   messages: readonly RequestMessage[],
   { isUntimed = false, ...published }: Published,
 ) {
-  assert.deepEqual(
-    messages.map(({ durationMs, requestId: _, ...message }) => ({
-      ...message,
-      isUntimed: !(Number(durationMs) > 0),
-    })),
-    [
-      {
-        method: undefined,
-        path: undefined,
-        client: "127.0.0.1",
-        error: undefined,
-        token: undefined,
-        operation: undefined,
-        bodyBytes: 0,
-        cut: false,
-        ...published,
-        isUntimed,
-      },
-    ],
-  );
+  const [{ durationMs, requestId: _, ...message } = {} as RequestMessage, ...others] = messages;
+  const none = { method: undefined, path: undefined, error: undefined, token: undefined };
+  const usual = { client: "127.0.0.1", operation: undefined, bodyBytes: 0, cut: false };
+  assert.deepEqual(message, { ...none, ...usual, ...published });
+  assert.equal(durationMs === undefined, isUntimed);
+  assert.deepEqual(others, []);
 }
 
 for (const [says, request, published] of [...REQUESTS, ...OURS_ALONE]) {
-  test(`our server publishes ${says} once`, async (t) => {
+  test(`${says} is published once`, async (t) => {
     const service = await startService(t);
-    const messages = collectMessages<RequestMessage>(t, "plant-store:request");
-    const answer = await send(service, service.port, request);
-    assert.equal(answer.status, published.status);
-    assertPublished(messages, published);
+    const ports = [service.port];
+    if (!OURS_ALONE.some(([name]) => name === says)) ports.push((await mount(t, service)).port);
+    for (const port of ports) {
+      const client = await connect(t, port);
+      const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+      await client.send(typeof request === "string" ? request : encodeRequest(service, request));
+      assert.equal((await client.next()).status, published.status);
+      assertPublished(messages, published);
+    }
   });
 }
 
-for (const [says, request, published] of REQUESTS) {
-  test(`a mounted listener publishes ${says} once`, async (t) => {
-    const service = await startService(t);
-    const { port } = await mount(t, service);
-    const messages = collectMessages<RequestMessage>(t, "plant-store:request");
-    const answer = await send(service, port, request);
-    assert.equal(answer.status, published.status);
-    assertPublished(messages, published);
-  });
+/** Begins a create, and waits until its body may be sent. */
+async function begin(t: TestContext, service: Service, headers = {}): Promise<Client> {
+  const client = await connect(t, service.port);
+  const parts = { headers: { Expect: "100-continue", ...headers }, body: BODY };
+  await client.send(encodeRequest(service, parts).subarray(0, -BODY.length));
+  assert.equal((await client.next()).status, 100);
+  return client;
 }
 
 test("a body that breaks off in the parser is published with its request", async (t) => {
   const service = await startService(t);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
-  const client = await Client.connect(service.port);
-  t.after(() => client.destroy());
-  const headers = { "Transfer-Encoding": "chunked", Expect: "100-continue" };
-  await client.send(encodeRequest(service, { headers }));
-  assert.equal((await client.next()).status, 100);
+  const client = await begin(t, service, { "Transfer-Encoding": "chunked" });
   await client.send("zzz\r\n");
   assert.equal((await client.next()).status, 400);
   assertPublished(messages, { ...GOOD, status: 400, error: 40001 });
 });
 
-/** Sends a create without the end of its body, and leaves once the server has begun to read the body. */
-async function leaveInBody(
-  t: TestContext,
-  service: Service,
-  port: number,
-  leave: (socket: net.Socket) => void,
-): Promise<readonly RequestMessage[]> {
-  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
-  const begun = collectMessages(t, "http.server.request.start");
-  const socket = net.connect(port, "127.0.0.1").pause(); // unread data makes its close a reset
-  t.after(() => socket.destroy());
-  const request = encodeRequest(service, { headers: { Expect: "100-continue" }, body: BODY });
-  socket.write(request.subarray(0, -1));
-  await until("the request has begun", () => begun.length > 0);
-  leave(socket);
-  await until("it is published", () => messages.length > 0);
-  socket.destroy();
-  return messages;
-}
-
-const CUT = { ...GOOD, status: 0, cut: true };
-
-const LEAVES: readonly [
-  says: string,
-  leave: (socket: net.Socket) => void,
-  ours: Published,
-  mounted: Published,
-][] = [
-  ["resets its connection", (socket) => socket.destroy(), CUT, CUT],
-  ["closes its side", (socket) => socket.end(), { ...GOOD, status: 400, error: 40001 }, CUT],
-];
-
-for (const [says, leave, ours, mounted] of LEAVES) {
-  test(`our server publishes a client that ${says} in the body once`, async (t) => {
+for (const isMounted of [false, true]) {
+  test(`a client that resets its connection in a body is published once, mounted: ${isMounted}`, async (t) => {
     const service = await startService(t);
-    const messages = await leaveInBody(t, service, service.port, leave);
+    const { port } = isMounted ? await mount(t, service) : service;
+    const begun = collectMessages(t, "http.server.request.start");
+    const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+    const client = await connect(t, port);
+    await client.send(encodeRequest(service, { body: BODY }).subarray(0, -1));
+    await until("the request has begun", () => begun.length > 0);
+    client.reset();
+    await until("it is published", () => messages.length > 0);
     await service.server.close();
-    assertPublished(messages, ours);
-  });
-
-  test(`a mounted listener publishes a client that ${says} in the body once`, async (t) => {
-    const service = await startService(t);
-    const { port } = await mount(t, service);
-    assertPublished(await leaveInBody(t, service, port, leave), mounted);
+    assertPublished(messages, { ...GOOD, status: 0, cut: true });
   });
 }
 
 test("a request that began before the first subscription is published without its duration", async (t) => {
   const service = await startService(t);
-  const client = await Client.connect(service.port);
-  t.after(() => client.destroy());
-  const request = encodeRequest(service, { headers: { Expect: "100-continue" }, body: BODY });
-  await client.send(request.subarray(0, request.length - BODY.length));
-  assert.equal((await client.next()).status, 100);
+  const client = await begin(t, service);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   await client.send(BODY);
   assert.equal((await client.next()).status, 200);
@@ -223,15 +168,11 @@ test("a request that began before the first subscription is published without it
   assertPublished(messages, { ...published, client: undefined, isUntimed: true });
 });
 
-test("a request lasts from its headers to its answer", async (t) => {
+test("a request lasts from its headers to its response", async (t) => {
   const service = await startService(t);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
-  const client = await Client.connect(service.port);
-  t.after(() => client.destroy());
-  const request = encodeRequest(service, { headers: { Expect: "100-continue" }, body: BODY });
   const before = performance.now();
-  await client.send(request.subarray(0, request.length - BODY.length));
-  assert.equal((await client.next()).status, 100);
+  const client = await begin(t, service);
   const begun = performance.now();
   await new Promise((resolve) => setTimeout(resolve, 50));
   const sent = performance.now();
@@ -240,3 +181,33 @@ test("a request lasts from its headers to its answer", async (t) => {
   const [{ durationMs = 0 } = {}] = messages;
   assert.ok(durationMs > sent - begun && durationMs < performance.now() - before, `${durationMs}`);
 });
+
+function proxies(...addresses: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const address of addresses) list.addAddress(address);
+  return list;
+}
+
+const FROM = { headers: { "X-Forwarded-For": "192.0.2.1" } };
+
+// What a trusted proxy may send is in test/cases/requests.
+for (const [says, trusted, request, client] of [
+  ["a peer that is no trusted proxy", "10.0.0.1", FROM, "127.0.0.1"],
+  ["a trusted proxy", "127.0.0.1", FROM, "192.0.2.1"],
+  [
+    "a trusted proxy whose request has a bad Host",
+    "127.0.0.1",
+    { headers: { ...FROM.headers, Host: "a b" } },
+    "192.0.2.1",
+  ],
+  ["a trusted proxy that sends what is no request", "127.0.0.1", "garbage\r\n\r\n", "127.0.0.1"],
+] as const) {
+  test(`the client of ${says} is ${client}`, async (t) => {
+    const service = await startService(t, { trustedProxies: proxies(trusted), host: "::" });
+    const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+    const peer = await connect(t, service.port);
+    await peer.send(typeof request === "string" ? request : encodeRequest(service, request));
+    await peer.next();
+    assert.equal(messages[0]?.client, client);
+  });
+}

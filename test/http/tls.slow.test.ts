@@ -9,7 +9,7 @@ import { Client } from "../support/client.ts";
 import { assertCommonHeaders, assertError, chunked, encodeRequest } from "../support/contract.ts";
 import { parseAnswers } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
-import { collectMessages, TIMEOUT, until } from "../support/watch.ts";
+import { collectMessages, TIMEOUT } from "../support/watch.ts";
 
 /** So long that a test which waits for one of these limits fails by its own timeout. */
 const PATIENT = {
@@ -151,40 +151,11 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     assert.match(String(error), /no renegotiation/i);
   });
 
-  test("answers broken HTTP with an Error body, after the earlier answers", async (t) => {
-    const service = await startSecure(t);
-    const client = await service.connect();
-    await client.send(Buffer.concat([create(service, 1), Buffer.from("RUBBISH\r\n\r\n")]));
-    assert.equal((await client.next()).status, 200);
-    assertError(await client.next(), 40001);
-    assert.deepEqual(await client.rest(), []);
-  });
-
-  test("closes an idle connection", async (t) => {
-    const times = { keepAliveTimeoutMs: 20 };
-    const service = await startSecure(t, times);
-    const client = await service.connect();
-    await client.send(create(service, 1));
-    assert.equal((await client.next()).status, 200);
-    assert.deepEqual(await client.rest(), []);
-  });
-
   test("closes a handshake that takes longer than the headers may", async (t) => {
     const service = await startSecure(t, { headerTimeoutMs: 50 });
     const socket = net.connect(service.port, "127.0.0.1").resume();
     t.after(() => socket.destroy());
     await once(socket, "close");
-  });
-
-  test("closes a handshake that takes longer than the headers may, although bytes arrive", async (t) => {
-    const service = await startSecure(t, { headerTimeoutMs: 400 });
-    const client = await Client.connect(service.port);
-    // A record of 16 KiB, which holds the beginning of a hello.
-    await client.send(Buffer.from("160301400001003ffc0303", "hex"));
-    await until("the handshake is closed", async () => {
-      await client.send("a");
-      return client.isClosed;
-    });
   });
 
   test("closes without waiting for idle, silent or half-open connections, or half a head", async (t) => {

@@ -46,7 +46,7 @@ one trusted proxy too many is believed: contract/contract
 the first address of X-Forwarded-For counts: contract/contract
 - const before = addressIn((list.pop() ?? "").trim());
 + const before = addressIn((list.shift() ?? "").trim());
-any peer may name its client: http/client-address
+any peer may name its client: http/request-message
 - while (client !== undefined && trusted.check(client, isIP(client) === 6 ? "ipv6" : "ipv4")) {
 + while (client !== undefined) {
 http/exchange.ts
