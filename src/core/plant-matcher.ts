@@ -11,11 +11,10 @@ export class PlantMatcher {
   /** The id as two signed words, the halves of an int64 in two's complement. */
   idLow = 0;
   idHigh = 0;
-  /** The name and the tag between their quotes, as JSON; without a tag, its fields are -1. */
+  /** Where the name begins and ends between its quotes; where the tag begins, or -1 without one. */
   nameStart = 0;
   nameEnd = 0;
   tagStart = -1;
-  tagEnd = -1;
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
   readonly #mayHaveSpaces: boolean;
@@ -44,12 +43,12 @@ export class PlantMatcher {
     this.nameStart = this.#skipSpace(at + 7) + 1;
     this.nameEnd = at = this.#skipString(this.nameStart);
     if (at < 0) return -1;
-    this.tagStart = this.tagEnd = -1;
+    this.tagStart = -1;
     if (bytes[at + 1] === COMMA) {
       at = this.#skipSpace(at + 2);
       if (!this.#isAt(at, TAG_START) || !this.#isAt(at + 2, TAG_END)) return -1;
       this.tagStart = this.#skipSpace(at + 6) + 1;
-      this.tagEnd = at = this.#skipString(this.tagStart);
+      at = this.#skipString(this.tagStart);
       if (at < 0) return -1;
     }
     return bytes[at + 1] === CLOSE_BRACE ? at + 2 : -1;

@@ -97,12 +97,12 @@ export function isScope(value: unknown): value is Scope {
 }
 
 function isScopes(value: unknown): value is Scope[] {
-  return Array.isArray(value) && value.every(isScope);
+  return Array.isArray(value) && value.length > 0 && value.every(isScope);
 }
 
 /** For messages. */
 const TOKEN_NAME = "1 to 64 letters, digits and ._@-, the first a letter or digit";
-const SCOPE_ARRAY = `an array of ${SCOPES.join(", ")}`;
+const SCOPE_ARRAY = `an array of one or more of ${SCOPES.join(", ")}`;
 
 /** What a date can hold. */
 export const TIME_MAX = 8.64e15;
@@ -121,9 +121,9 @@ export function makeRecord(token: string, newToken: NewToken, now: number): Toke
   const { name, scopes = ["write"], expiresAt } = newToken;
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
   if (!isTokenName(name)) throw new RangeError(`name: expected ${TOKEN_NAME}, got "${name}"`);
-  if (!isScopes(scopes)) throw new RangeError(`scopes: expected ${SCOPE_ARRAY}`);
+  if (!isScopes(scopes)) throw new RangeError(`scopes: expected ${SCOPE_ARRAY}, got "${scopes}"`);
   if (expiresAt !== undefined && !(expiresAt > now && expiresAt <= TIME_MAX)) {
-    throw new RangeError(`expiresAt: expected a time in the future, at most ${TIME_MAX} ms`);
+    throw new RangeError(`expiresAt: expected a time from ${now} to ${TIME_MAX}, got ${expiresAt}`);
   }
   const expiry = expiresAt !== undefined && { expiresAt };
   return { name, hash: hashToken(token), scopes, createdAt: now, ...expiry };

@@ -18,12 +18,12 @@ function surround(text: string | Uint8Array): Buffer {
 function match(bytes: Buffer): NewPlant | undefined {
   const matcher = new PlantMatcher(bytes);
   if (!isUtf8(bytes) || matcher.match(0) !== bytes.length) return undefined;
-  const { id, idLow, idHigh, nameStart, nameEnd, tagStart, tagEnd } = matcher;
+  const { id, idLow, idHigh, nameStart, nameEnd, tagStart } = matcher;
   const textOf = (start: number, end: number) =>
     JSON.parse(`"${bytes.subarray(start, end).toString()}"`);
   assert.equal(id, (BigInt(idHigh) << 32n) | BigInt(idLow >>> 0));
   const name = textOf(nameStart, nameEnd);
-  return tagStart < 0 ? { id, name } : { id, name, tag: textOf(tagStart, tagEnd) };
+  return tagStart < 0 ? { id, name } : { id, name, tag: textOf(tagStart, bytes.length - 2) };
 }
 
 function parse(bytes: Buffer): NewPlant | undefined {

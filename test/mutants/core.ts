@@ -54,7 +54,7 @@ half an escape is matched: core/plant-matcher
 - for (let at = start; at < start + 4; at++) {
 + for (let at = start; at < start + 3; at++) {
 the tag of the plant before is that of the next one: core/plant-matcher
--     this.tagStart = this.tagEnd = -1;
+-     this.tagStart = -1;
 core/text.ts
 a backslash in a name is written as it is: core/text
 - const PLAIN = /^[ !#-[\\]-
