@@ -1,16 +1,17 @@
 /** What other code of a program does to a request before the mounted listener gets it. */
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { describe, type TestContext, test } from "node:test";
 import { createRequestListener } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
 import { assertError, encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { sendRaw } from "../support/raw.ts";
 import { runModule } from "../support/run.ts";
 import { serve } from "../support/serve.ts";
 import { send, startService } from "../support/service.ts";
-import { collectWarnings } from "../support/watch.ts";
+import { collectWarnings, until } from "../support/watch.ts";
 
 const BODY = '{"id":1,"name":"Färn"}';
 const LONG = `{"id":1,"name":"${"ä".repeat(150_000)}"}`;
@@ -175,3 +176,24 @@ for (const [when, isLate] of [
     assert.deepEqual(warnings, []);
   });
 }
+
+test("a create that other code responds to while its body arrives is not stored", async (t) => {
+  const { store: plants, token, tokens, logLines } = await startService(t);
+  const listener = createRequestListener({ plants, tokens });
+  const responses: ServerResponse[] = [];
+  const { port } = await serve(t, (req, res) => {
+    responses.push(res);
+    listener(req, res);
+  });
+  const client = await Client.connect(port);
+  t.after(() => client.destroy());
+  const request = encodeRequest({ token }, { body: BODY });
+  await client.send(request.subarray(0, -1));
+  await until("it has begun", () => responses.length === 1);
+  responses[0]?.writeHead(503, { "Content-Length": 0 }).end();
+  const second = '{"id":2,"name":"two"}';
+  await client.send(request.subarray(-1), encodeRequest({ token }, { body: second }));
+  assert.equal((await client.next()).status, 503);
+  assert.equal((await client.next()).status, 200);
+  assert.deepEqual(logLines(), [second]);
+});

@@ -91,7 +91,7 @@ a plant is answered before it is durable: contract/contract
 +     void this.#plants.create(plant).catch(() => {});
 a token that was revoked while the body arrived is good: http/verdicts
 -     if (isLate && !(await this.#tokens.verify(token))) throw invalidToken();
-a create that got another response is stored: http/verdicts, http/limits.slow
+a create that got another response is stored: http/mounted
 -     if (exchange.isResponded || exchange.isOver) return;
 http/reads.ts
 a token is not checked again in a stream: http/stream
