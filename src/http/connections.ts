@@ -144,6 +144,7 @@ export class Connections {
     if (connection.isOver || last?.isLast === true) {
       ignoreFollowing(req);
       req.resume();
+      if (++connection.unanswered > 2 * UNANSWERED_MAX) socket.destroy(); // it was not ignored
       return;
     }
     const exchange = this.#begin(connection, req, res);

@@ -94,6 +94,7 @@ export class Exchange {
     // A response that waits for earlier ones emits no "close" with its connection.
     this.#isQueued = res.socket === null;
     if (this.#isQueued) req.socket.setMaxListeners(0).on("close", this.#end);
+    if (!(req.socket instanceof Socket)) res.on("finish", this.#end); // a tool for tests closes nothing
   }
 
   /** Whether a response was sent, perhaps by other code. */
@@ -142,7 +143,8 @@ export class Exchange {
     if (isCut) this.closeAfter();
     else if (req.complete === false) req.resume(); // a short rest, perhaps of a body that was paused
     const isInOrder = !this.#isQueued || this.#onEnd !== undefined;
-    if (isCut && isInOrder && req.socket instanceof Socket) this.#respondLast(reply);
+    const isShort = reply.body.length <= SHORT_BYTES && req.socket instanceof Socket;
+    if (isCut && isInOrder && isShort) this.#respondLast(reply);
     else this.#send(reply);
     this.publish(reply.status, reply.error);
   }
@@ -205,7 +207,7 @@ export class Exchange {
     const all = [...this.#headersFor(body, headers), ...others, ...date];
     const lines = all.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join("");
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`;
-    const text = req.method === "HEAD" ? head : `${head}${body}`;
+    const text = req.method === "HEAD" ? head : head + Buffer.from(body).toString();
     ignoreBody(req);
     if (this.#previous === undefined) closeWith(req.socket, text);
     else this.#previous.whenSent(() => closeWith(req.socket, text));
@@ -222,13 +224,13 @@ export class Exchange {
   };
 }
 
-/** A longer rest of a body is not read to keep a connection open. */
-const REST_BYTES_MAX = 64 * 1024;
+/** A longer rest of a body is not read to keep a connection open. A longer response needs time to be sent. */
+const SHORT_BYTES = 64 * 1024;
 
 /** Whether the client may still send so much that the connection is better closed. */
 function hasLongRest({ headers }: IncomingMessage): boolean {
   const { "content-length": length = "0", "transfer-encoding": coding, expect } = headers;
-  if (coding !== undefined || Number(length) > REST_BYTES_MAX) return true;
+  if (coding !== undefined || Number(length) > SHORT_BYTES) return true;
   // A client that waits for 100 Continue may or may not send its body after a refusal, and Node closes.
   return expect !== undefined && (Number(length) > 0 || expect.toLowerCase() === "100-continue");
 }
