@@ -143,19 +143,6 @@ test("a body in many short pieces is refused", async (t) => {
   client.destroy();
 });
 
-test("a record for which the queue has no room gets 50301", async (t) => {
-  const service = await startService(t, { queueBytesMax: 200 });
-  const client = await Client.connect(service.port);
-  // In one packet, so that the second comes while the first waits.
-  const requests = [1, 2].map((id) =>
-    encodeRequest(service, { body: `{"id":${id},"name":"${"x".repeat(150)}"}` }),
-  );
-  await client.send(Buffer.concat(requests));
-  assertPlant(await client.next(), { name: "x".repeat(150) });
-  assertError(await client.next(), 50301);
-  client.destroy();
-});
-
 test("an unauthenticated body is answered before it is sent, and never read to its end", async (t) => {
   const service = await startService(t);
   const total = 256 * 1024 * 1024;

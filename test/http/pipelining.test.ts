@@ -3,20 +3,11 @@ import assert from "node:assert/strict";
 import net from "node:net";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
-import {
-  assertError,
-  assertPlant,
-  assertServes,
-  chunked,
-  encodeRequest,
-  plantBody,
-  resultOf,
-} from "../support/contract.ts";
+import { assertPlant, chunked, encodeRequest, plantBody, resultOf } from "../support/contract.ts";
 import { parseAnswers } from "../support/raw.ts";
 import { holdCreates, startService } from "../support/service.ts";
-import { collectMessages, until } from "../support/watch.ts";
+import { collectMessages } from "../support/watch.ts";
 
 const GOOD = { body: plantBody(1) };
 const SECOND = { body: plantBody(2) };
@@ -53,23 +44,6 @@ for (const [where, before] of [
     assert.equal(answer && resultOf(answer), 40101);
   });
 }
-
-test("a create whose token is revoked before its body has arrived stores nothing", async (t) => {
-  const service = await startService(t);
-  const request = encodeRequest(service, GOOD);
-  const client = await Client.connect(service.port);
-  await client.send(request.subarray(0, -1));
-  await assertServes(service); // by now the head of the first create was judged
-  await revokeToken(service.folder, "test");
-  await until(
-    "the server knows about the revocation",
-    async () => (await service.post(SECOND.body)).status === 401,
-  );
-  await client.send(request.subarray(-1));
-  assertError(await client.next(), 40102);
-  assert.ok(!service.logLines().includes(GOOD.body));
-  client.destroy();
-});
 
 test("a request after an offer that is not answered yet is not carried out either", async (t) => {
   const service = await startService(t);
