@@ -12,6 +12,7 @@ import type {
   TokenStatus,
   TokenVerifier,
 } from "../core/services.ts";
+import { isLive } from "../core/token.ts";
 import { createFirstToken, PlantStore, TokenRegistry } from "../index.ts";
 import { type DatabaseChoice, isDatabase, openDatabase } from "./database.ts";
 import { printMessage, withProgress } from "./output.ts";
@@ -74,8 +75,10 @@ async function openDatabaseBackend(options: BackendOptions): Promise<Backend> {
     state: () => (tokens.leaseAgeMs < databaseDeadlineMs ? "ready" : "database-away"),
     database: () => store.state(),
     createFirstToken: async () => {
-      const token = await tokenTable.createFirst(FIRST_TOKEN);
-      if (token !== undefined) await tokens.refresh();
+      const now = Date.now();
+      if ((await tokenTable.list()).some((token) => isLive(token, now))) return undefined;
+      const token = await tokenTable.create(FIRST_TOKEN);
+      await tokens.refresh();
       return token;
     },
     close: () => store.close(),

@@ -13,22 +13,16 @@ import { clock } from "../clock.ts";
 import { escapeControls } from "../core/text.ts";
 import { type DatabaseHost, type DatabaseUrl, formatHost, isSocketFolder } from "./url.ts";
 
-// biome-ignore-start lint/suspicious/noExplicitAny: the driver's own types are not needed to use it
 /** The package `pg`, version 8.23 or later; not its binding to libpq (`pg.native`). */
 export interface PgModule {
+  // biome-ignore lint/suspicious/noExplicitAny: the driver's own types are not needed to use it
   readonly Client: { new (config: any): any };
 }
-// biome-ignore-end lint/suspicious/noExplicitAny: see above
 
-/** The rows of a result: every value as the server writes it, or `null`. @internal */
+/** The rows of a result: every value as the server writes it, or `null`. */
 export type Rows = readonly (readonly (string | null)[])[];
 
-/**
- * A statement or a connection failed. Without `sqlstate` the server has reported nothing, so the outcome of a
- * statement is unknown.
- *
- * @internal
- */
+/** A statement or a connection failed. Without `sqlstate` the outcome of a statement is unknown. */
 export class DatabaseError extends Error {
   readonly sqlstate: string | undefined;
 
@@ -40,11 +34,8 @@ export class DatabaseError extends Error {
 }
 
 /**
- * The settings of every session, as `pg_settings` writes them. They outrank those of the role, of the database
- * and of the server. `pg_temp` comes last, or temporary tables would come first (CVE-2018-1058). The level of
- * commits is set after the login (`CHECK_SERVER`), because `remote_apply` is kept.
- *
- * @internal
+ * The settings of every session, as `pg_settings` writes them; they outrank all others. `pg_temp` comes last, or
+ * temporary tables would come first (CVE-2018-1058). The level of commits is set after the login (schema).
  */
 export const SESSION = [
   "search_path=pg_catalog, pg_temp",
@@ -57,16 +48,12 @@ export const SESSION = [
 ];
 const OPTIONS = SESSION.map((setting) => `-c ${setting.replaceAll(" ", "\\ ")}`).join(" ");
 
-/**
- * The functions of the server that warn, with every new transaction for weeks, that transaction numbers run
- * out. Their SQLSTATE is that of a commit that did not reach the standby.
- */
+/** They warn for weeks that transaction numbers run out, with the SQLSTATE of a commit without its standby. */
 const HARMLESS_ROUTINES = ["GetNewTransactionId", "GetNewMultiXactId"];
 
 /** The driver's own parsers belong to the whole process. */
 const TEXT_TYPES = { getTypeParser: () => (text: string) => text };
 
-/** @internal */
 export class Connection {
   readonly host: DatabaseHost;
   isOpen = true;
@@ -82,16 +69,19 @@ export class Connection {
   /** @throws TypeError if the driver does not use the socket: libpq does not report a cancelled wait. */
   constructor(pg: PgModule, url: DatabaseUrl, host: DatabaseHost) {
     this.host = host;
+    const { user, database, password, sslmode, ca } = url;
+    const isPlain = sslmode === "disable" || isSocketFolder(host.host);
+    const checkServerIdentity = sslmode === "verify-ca" ? () => undefined : tls.checkServerIdentity;
     const client = new pg.Client({
       ...host,
-      user: url.user,
-      database: url.database,
+      user,
+      database,
       // A function, so that the driver does not look for a password elsewhere.
       password: () => {
-        if (url.password) return url.password;
+        if (password) return password;
         throw new Error("the server asks for a password, and the URL has none");
       },
-      ssl: tlsOptions(url, host),
+      ssl: isPlain ? false : { ca, checkServerIdentity },
       sslnegotiation: "postgres",
       options: OPTIONS,
       application_name: "plant-store",
@@ -100,15 +90,20 @@ export class Connection {
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000,
     });
-    if (client.connection?.stream !== this.#socket) throw new TypeError(WRONG_DRIVER);
+    if (client.connection?.stream !== this.#socket) {
+      throw new TypeError(
+        'pg: expected the driver in JavaScript (import pg from "pg"), got one that ignores the option ' +
+          "`stream`, as pg.native does, and pg with the variable NODE_PG_FORCE_NATIVE",
+      );
+    }
     client.binary = false;
     client.on("error", () => this.close());
-    client.on("notice", (notice: { code?: string; routine?: string; message?: string }) => {
-      if (isUnconfirmedCommit(notice)) this.#unconfirmedCommit = String(notice.message);
+    client.on("notice", ({ code = "", routine = "", message = "" }) => {
+      // The text is translated.
+      const isWarning = code === "01000" && !HARMLESS_ROUTINES.includes(routine);
+      if (isWarning || code.startsWith("57P")) this.#unconfirmedCommit = message;
     });
-    this.#socket.once("close", () => {
-      this.isOpen = false;
-    });
+    this.#socket.once("close", () => this.close());
     this.#client = client;
   }
 
@@ -127,17 +122,15 @@ export class Connection {
     this.busySince = clock.monotonicMs();
     try {
       const { rows } = await this.#client.query({ text, values, rowMode: "array" });
-      const unconfirmed = this.#unconfirmedCommit as string | undefined;
       // The driver makes its array with the statement. When the rows come, V8 may count it as old, and
       // would keep it, and all of them, until a full collection.
-      if (unconfirmed === undefined) return rows.splice(0);
-      throw new DatabaseError(`The outcome is unknown: ${unconfirmed}`);
+      if (this.#unconfirmedCommit === undefined) return rows.splice(0);
     } catch (cause) {
-      if (cause instanceof DatabaseError) throw cause;
       throw toDatabaseError(`A statement failed on "${formatHost(this.host)}"`, cause);
     } finally {
       this.busySince = undefined;
     }
+    throw new DatabaseError(`The outcome is unknown: ${this.#unconfirmedCommit}`);
   }
 
   /** Closes the socket; a statement under way is rejected, its outcome unknown. */
@@ -147,24 +140,8 @@ export class Connection {
   }
 }
 
-const WRONG_DRIVER =
-  'pg: expected the driver in JavaScript (import pg from "pg"), got one that ignores the option `stream`, ' +
-  "as pg.native does, and pg with the variable NODE_PG_FORCE_NATIVE";
-
-/** Whether a notice may report that a commit did not reach the standby. Its text is translated. */
-function isUnconfirmedCommit({ code = "", routine = "" }): boolean {
-  if (code === "01000") return !HARMLESS_ROUTINES.includes(routine);
-  return code.startsWith("57P");
-}
-
 function toDatabaseError(what: string, cause: unknown): DatabaseError {
   const { code, message, severity } = cause as { severity?: string } & NodeJS.ErrnoException;
   // Errors of the operating system have a code too, but no severity.
   return new DatabaseError(`${what}: ${message}`, severity && code, cause);
-}
-
-function tlsOptions({ tls: { mode, ca } }: DatabaseUrl, { host }: DatabaseHost) {
-  if (mode === "disable" || isSocketFolder(host)) return false;
-  const isName = mode === "verify-full";
-  return { ca, checkServerIdentity: isName ? tls.checkServerIdentity : () => undefined };
 }

@@ -15,24 +15,12 @@ import { type Connection, DatabaseError, type Rows } from "./connection.ts";
 import { type HostOptions, Hosts } from "./hosts.ts";
 import { IS_WORKING, LIST_TOKENS, PROBE, STANDBYS } from "./schema.ts";
 import { SerialConnection } from "./serial-connection.ts";
-import { formatHost } from "./url.ts";
 import { explainRefusal, NO_STANDBY, UnusableDatabaseError, verifyState } from "./verify.ts";
 
-/** @internal */
-export interface DatabaseOptions extends HostOptions {
+interface DatabaseOptions extends HostOptions {
   /** Every call ends within it. */
   readonly deadlineMs: number;
 }
-
-/** How often the hosts are asked while a probe hangs. */
-const CONFIRM_MS = 2000;
-/** How many probes commit before the hosts that are not in use are asked. */
-const PROBES_PER_SEARCH = 4;
-const STANDBY_PAUSE_MS_MAX = 50;
-
-const NO_COMMITS =
-  "The database confirms no commit; its synchronous standby may be missing. Until it is back, requests with a " +
-  "token are answered 503";
 
 /** What a probe has found. */
 interface Probe {
@@ -44,7 +32,15 @@ interface Probe {
   readonly tokens: Rows | undefined;
 }
 
-/** @internal */
+/** How often the hosts are asked while a probe hangs. */
+const CONFIRM_MS = 2000;
+/** How many probes commit before the hosts that are not in use are asked. */
+const PROBES_PER_SEARCH = 4;
+
+const NO_COMMITS =
+  "The database confirms no commit; its synchronous standby may be missing. Until it is back, requests with a " +
+  "token are answered 503";
+
 export class Database {
   readonly deadlineMs: number;
   /** For statements that only read. */
@@ -52,13 +48,13 @@ export class Database {
   /** For writes that wait for no batch of creates: those of the tokens, and creates of locked rows. */
   readonly writes = new SerialConnection(this);
   readonly #probes = new SerialConnection(this);
-  readonly #requireSync: boolean;
+  readonly #options: DatabaseOptions;
   readonly #hosts: Hosts;
   #committedProbes = 0;
   /** The estimate of the engine; `undefined` before its first one. */
   plants: number | undefined;
   #isSynchronous: boolean | undefined;
-  /** Why there was no connection, or no probe, since the last probe that has committed. */
+  /** Why no probe has committed since the last one that has. */
   lastError: DatabaseError | undefined;
   #awaySince: number | undefined;
   #warned = "";
@@ -68,13 +64,12 @@ export class Database {
   /** @throws RangeError for a URL that cannot be used; TypeError for another driver. */
   constructor(options: DatabaseOptions) {
     this.deadlineMs = options.deadlineMs;
-    this.#requireSync = options.requireSync;
+    this.#options = options;
     this.#hosts = new Hosts(options);
   }
 
   state(): Omit<DatabaseStatus, "leaseAgeMs"> {
-    const { inUse } = this.#hosts;
-    return { host: inUse && formatHost(inUse), isSynchronous: this.#isSynchronous };
+    return { host: this.#hosts.inUse, isSynchronous: this.#isSynchronous };
   }
 
   get isClosed(): boolean {
@@ -97,7 +92,7 @@ export class Database {
       return await this.#hosts.connect();
     } catch (error) {
       this.lastError = error as DatabaseError;
-      if (this.#hosts.connections.length === 0) this.#warn(error as DatabaseError);
+      if (this.#hosts.connections.length === 0) this.#warn(this.lastError);
       throw error;
     }
   }
@@ -117,11 +112,7 @@ export class Database {
   ): Promise<Rows> {
     const rows = await connection.query(text, values);
     let position: string | null = null;
-    for (
-      let pauseMs = 1;
-      this.#requireSync;
-      pauseMs = Math.min(2 * pauseMs, STANDBY_PAUSE_MS_MAX)
-    ) {
+    for (let pauseMs = 1; this.#options.requireSync; pauseMs = Math.min(2 * pauseMs, 50)) {
       const [row = []]: Rows = await connection.query(STANDBYS, [position]);
       const [newest = null, names, count] = row;
       if (Number(count) >= countNeeded(names ?? "")) break;
@@ -138,51 +129,45 @@ export class Database {
    * @throws DatabaseError if there is no primary at the deadline, or the database cannot be used.
    */
   async probe(version: string): Promise<Probe> {
-    const probe = async (connection: Connection) => {
-      const timer = clock.setInterval(() => void this.#confirm(), CONFIRM_MS);
-      this.lastError = new DatabaseError(NO_COMMITS); // until it has
-      try {
-        return await this.#probe(connection, version);
-      } finally {
-        clock.clearInterval(timer);
-      }
-    };
+    const timer = clock.setInterval(() => void this.#confirm(), CONFIRM_MS);
     try {
-      return await this.#probes.run(probe, this.deadlineMs);
+      return await this.#probes.run((each) => this.#probe(each, version), this.deadlineMs);
     } catch (error) {
       if (error instanceof UnusableDatabaseError) this.#hosts.closeAll();
       this.#warn(error as DatabaseError);
       throw error;
+    } finally {
+      clock.clearInterval(timer);
     }
   }
 
   async #probe(connection: Connection, known: string): Promise<Probe> {
     const begun = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
-    const server = { host: connection.host, timeline: 0, startedAt: "", pid: connection.pid };
-    const [row = []] = await this.write(connection, PROBE).catch((error) => {
-      throw explainRefusal(server, error);
-    });
-    const { isSynchronous = false } = verifyState(server, row, { requireSync: this.#requireSync });
-    if (this.#requireSync && !isSynchronous) {
+    const { host, pid } = connection;
+    const server = { host, timeline: 0, startedAt: "" };
+    const { requireSync } = this.#options;
+    this.lastError = new DatabaseError(NO_COMMITS); // until it has
+    const probing = this.write(connection, PROBE, [String(requireSync)]);
+    const rows = await probing.catch(explainRefusal(server));
+    const { isSynchronous } = verifyState(server, rows);
+    if (requireSync && !isSynchronous) {
       this.#hosts.closeAll();
       throw new DatabaseError(NO_STANDBY);
     }
-    if (!isSynchronous && this.#isSynchronous !== false) {
-      publishWarning(`The database on "${formatHost(connection.host)}": ${NO_STANDBY}`);
-    }
+    if (!isSynchronous && this.#isSynchronous !== false) publishWarning(NO_STANDBY);
     this.#isSynchronous = isSynchronous;
-    const [estimate, changes] = row.slice(-2);
+    const [estimate, changes] = rows[0]?.slice(-2) ?? [];
     this.plants = Number(estimate) >= 0 ? Number(estimate) : undefined;
-    for (const each of this.#busySince(begun.monotonicMs)) each.close();
+    for (const each of this.#lateSince(begun.monotonicMs)) each.close();
     this.#noteCommit();
     if (++this.#committedProbes % PROBES_PER_SEARCH === 0) void this.#hosts.askOthers();
-    const version = `${connection.pid} ${changes}`; // another server may have other tokens
+    const version = `${pid} ${changes}`; // another server may have other tokens
     const tokens = version === known ? undefined : await connection.query(LIST_TOKENS);
     return { begun, version, tokens };
   }
 
   /** The connections with a statement that is past its deadline, and was sent before a moment. */
-  #busySince(moment: number): Connection[] {
+  #lateSince(moment: number): Connection[] {
     const late = Math.min(moment, clock.monotonicMs() - Math.max(this.deadlineMs, CONFIRM_MS));
     return this.#hosts.connections.filter(({ busySince = late }) => busySince < late);
   }
@@ -191,7 +176,7 @@ export class Database {
   async #confirm(): Promise<void> {
     try {
       await this.#hosts.find();
-      const late = this.#busySince(clock.monotonicMs());
+      const late = this.#lateSince(clock.monotonicMs());
       if (late.length === 0) return;
       this.#warn(new DatabaseError(NO_COMMITS));
       const connection = await this.#hosts.connect();
@@ -205,19 +190,17 @@ export class Database {
     }
   }
 
-  /** Warns of each reason once, and again at each deadline. */
+  /** Warns of each reason once, and again at each deadline; a start that fails says it itself. */
   #warn(error: DatabaseError): void {
     this.lastError = error;
     const now = clock.monotonicMs();
     this.#awaySince ??= now;
-    const { message } = error;
-    // The start itself fails, with this message.
-    if (this.#isSynchronous === undefined && this.isFinal(error)) return;
-    if (this.isClosed || (message === this.#warned && now - this.#warnedAt < this.deadlineMs))
-      return;
-    this.#warned = message;
+    const isKnown = error.message === this.#warned && now - this.#warnedAt < this.deadlineMs;
+    const isOfStart = this.#isSynchronous === undefined && this.isFinal(error);
+    if (isKnown || isOfStart || this.isClosed) return;
+    this.#warned = error.message;
     this.#warnedAt = now;
-    publishWarning(message);
+    publishWarning(error.message);
   }
 
   #noteCommit(): void {
@@ -226,7 +209,7 @@ export class Database {
     const seconds = ((clock.monotonicMs() - this.#awaySince) / 1000).toFixed(1);
     this.#awaySince = undefined;
     this.#warned = "";
-    publishWarning(`Reconnected to the database on "${this.state().host}" after ${seconds} s`);
+    publishWarning(`Reconnected to the database at "${this.#hosts.inUse}" after ${seconds} s`);
   }
 
   /** Warns once of each reason why a statement is refused, which no client receives. */

@@ -12,6 +12,7 @@ import { CHECK, CHECK_SERVER } from "./schema.ts";
 import { isRefusal } from "./serial-connection.ts";
 import { type DatabaseHost, type DatabaseUrl, formatHost, parseDatabaseUrl } from "./url.ts";
 import {
+  type DatabaseState,
   explainRefusal,
   NO_STANDBY,
   NotPrimaryError,
@@ -21,7 +22,6 @@ import {
   verifyState,
 } from "./verify.ts";
 
-/** @internal */
 export interface HostOptions {
   readonly pg: PgModule;
   /** Called for each new connection. */
@@ -33,31 +33,13 @@ export interface HostOptions {
 const CONNECT_TIMEOUT_MS = 2000;
 /** How long the other hosts may take to respond once one of them accepts writes. */
 const GRACE_MS = 250;
-const BACKOFF_MS = 20;
 const BACKOFF_MS_MAX = 250;
-/** After so many searches in a row without a response from the host in use it is gone. */
-const LOST_SEARCHES_MAX = 2;
+/** After so many connections in a row without a response the host in use is gone. */
+const SILENT_MAX = 2;
 const TOO_MANY_CONNECTIONS = "53300";
 
-/** An open connection, and the server it leads to. */
-interface Opened {
-  readonly connection: Connection;
-  readonly server: Server;
-}
+type Opened = Server & DatabaseState & { readonly connection: Connection };
 
-/** A host that accepts writes. */
-interface Candidate extends Server {
-  /** Why it must not be used. */
-  readonly refusal?: UnusableDatabaseError;
-}
-
-interface Responses {
-  readonly found: readonly Candidate[];
-  /** By the names of the hosts. */
-  readonly errors: ReadonlyMap<string, DatabaseError>;
-}
-
-/** @internal */
 export class Hosts {
   isClosed = false;
   readonly #options: HostOptions;
@@ -65,9 +47,9 @@ export class Hosts {
   /** The server that was found last, and whether it is still used. */
   #primary: Server | undefined;
   #isInUse = false;
+  #silent = 0;
   #search: Promise<void> | undefined;
   #failedSearches = 0;
-  #lostSearches = 0;
   /** Whether two hosts accept writes: then no host is left out because it responds late. */
   #isContested = false;
   /** The id of the store that was found first, and the highest timeline that was seen. */
@@ -82,8 +64,8 @@ export class Hosts {
   }
 
   /** The host in use; `undefined` while none is. */
-  get inUse(): DatabaseHost | undefined {
-    return this.#isInUse ? this.#primary?.host : undefined;
+  get inUse(): string | undefined {
+    return this.#isInUse && this.#primary ? formatHost(this.#primary.host) : undefined;
   }
 
   /** The connections that are open, or being opened. */
@@ -106,21 +88,16 @@ export class Hosts {
   async connect(): Promise<Connection> {
     if (!this.#isInUse) await this.find();
     const { host } = this.#primary as Server;
-    const isUsed = () => this.inUse !== undefined && isSameAddress(this.inUse, host);
-    const { connection, server } = await this.#open(host).catch((error: DatabaseError) => {
+    const name = formatHost(host);
+    const { connection, isSynchronous } = await this.#open(host).catch((error: DatabaseError) => {
       // A host without room for another connection is still the primary.
-      if (error.sqlstate !== TOO_MANY_CONNECTIONS && isUsed()) this.#isInUse = false;
+      if (error.sqlstate !== TOO_MANY_CONNECTIONS && this.inUse === name) this.#isInUse = false;
       throw error;
     });
-    const label = `"${formatHost(host)}"`;
-    const problem = !isUsed()
-      ? `${label} was replaced meanwhile`
-      : this.#options.requireSync && !server.isSynchronous
-        ? `${label} cannot be used: ${NO_STANDBY}` // for now: a standby may come back
-        : undefined;
-    if (problem === undefined) return connection;
+    const isMissing = this.#options.requireSync && !isSynchronous;
+    if (this.inUse === name && !isMissing) return connection;
     connection.close();
-    throw new DatabaseError(problem);
+    throw new DatabaseError(`"${name}": ${isMissing ? NO_STANDBY : "it was replaced meanwhile"}`);
   }
 
   /** Asks all hosts, and uses the primary; joins the search under way, if any. @throws DatabaseError */
@@ -133,36 +110,33 @@ export class Hosts {
 
   async #find(): Promise<void> {
     // Servers that lost the database together must not return together.
-    const longest = Math.min(BACKOFF_MS * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
+    const longest = Math.min(20 * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
     const pauseMs = (longest * clock.randomBytes(4).readUInt32LE()) / 2 ** 32;
     if (this.#failedSearches++ > 0) await sleep(pauseMs);
     const graceMs = this.#isContested ? CONNECT_TIMEOUT_MS : GRACE_MS;
-    const { found, errors } = await this.#ask(this.#readUrl().hosts, graceMs);
-    const [best, ...others] = found.toSorted(
-      (a, b) => b.timeline - a.timeline || Number(!!a.refusal) - Number(!!b.refusal),
-    );
-    if (best === undefined || found.every(({ refusal }) => refusal !== undefined)) {
-      const isThere = this.#primary && errors.get(formatHost(this.#primary.host))?.sqlstate;
-      if (!isThere && ++this.#lostSearches >= LOST_SEARCHES_MAX) this.closeAll();
-      throw this.#explainNone([...errors.values()]);
+    const { found, refused, errors } = await this.#ask(this.#readUrl().hosts, graceMs);
+    const [best] = found.sort((a, b) => b.timeline - a.timeline);
+    if (best === undefined) {
+      if (this.#silent >= SILENT_MAX) this.closeAll();
+      throw this.#explainNone(errors);
     }
+    const others = [...found, ...refused.map(({ server }) => server as Server)];
     const rival = others.find(
-      (each) => each.timeline === best.timeline && !isSameServer(each, best),
+      (each) => each.timeline === best.timeline && each.startedAt !== best.startedAt,
     );
+    const replacement = refused.find(({ server }) => Number(server?.timeline) > best.timeline);
     this.#isContested = rival !== undefined;
-    const refusal = rival === undefined ? best.refusal : contest(best, rival);
-    if (refusal === undefined) this.#store ??= best.store;
-    if (this.#store !== undefined) this.#timeline = Math.max(this.#timeline, best.timeline);
-    if (refusal !== undefined) {
+    if (rival !== undefined || replacement !== undefined) {
       this.#isInUse = false;
       this.closeAll();
-      throw refusal;
+      throw replacement ?? contest(best, rival as Server);
     }
+    this.#store ??= best.store;
+    this.#see(best);
     this.#failedSearches = 0;
-    this.#lostSearches = 0;
     this.#primary = best;
     this.#isInUse = true;
-    for (const each of this.#connections) if (!isSameAddress(each.host, best.host)) each.close();
+    for (const each of this.#connections) if (formatHost(each.host) !== this.inUse) each.close();
   }
 
   /** Whether a host that is not in use accepts writes, too: then all are asked again. Never rejects. */
@@ -170,10 +144,12 @@ export class Hosts {
     const own = this.#primary;
     if (own === undefined) return;
     try {
-      const others = this.#readUrl().hosts.filter((host) => !isSameAddress(host, own.host));
-      const { found } = await this.#ask(others, CONNECT_TIMEOUT_MS);
-      const isRival = (each: Server) => each.timeline >= own.timeline && !isSameServer(each, own);
-      if (own !== this.#primary || !found.some(isRival)) return;
+      const name = formatHost(own.host);
+      const hosts = this.#readUrl().hosts.filter((host) => formatHost(host) !== name);
+      const { found, refused } = await this.#ask(hosts, CONNECT_TIMEOUT_MS);
+      const isRival = (each: Server | undefined) =>
+        each && each.timeline >= own.timeline && each.startedAt !== own.startedAt;
+      if (!found.some(isRival) && !refused.some(({ server }) => isRival(server))) return;
       this.#isContested = true;
       this.#isInUse = false;
       this.closeAll();
@@ -181,43 +157,35 @@ export class Hosts {
   }
 
   /** Asks hosts at once. When one of them can be used, the others have so long to respond. */
-  async #ask(hosts: readonly DatabaseHost[], graceMs: number): Promise<Responses> {
-    const found: Candidate[] = [];
-    const errors = new Map<string, DatabaseError>();
-    let missing = hosts.length;
+  async #ask(hosts: readonly DatabaseHost[], graceMs: number) {
+    const found: Opened[] = [];
+    const errors: DatabaseError[] = [];
     const asked = hosts.map(async (host) => {
       try {
-        const { connection, server } = await this.#open(host);
-        connection.close();
-        found.push(server);
+        const opened = await this.#open(host);
+        opened.connection.close();
+        found.push(opened);
       } catch (error) {
-        errors.set(formatHost(host), error as DatabaseError);
-        const isThere = error instanceof UnusableDatabaseError && error.server !== undefined;
-        if (isThere) found.push({ ...(error.server as Server), refusal: error });
+        errors.push(error as DatabaseError);
         throw error;
-      } finally {
-        missing--;
       }
     });
     await Promise.any(asked).catch(() => {});
-    if (missing > 0) await Promise.race([Promise.allSettled(asked), sleep(graceMs)]);
-    return { found: [...found], errors: new Map(errors) };
+    const isDone = found.length + errors.length === hosts.length;
+    if (!isDone) await Promise.race([Promise.allSettled(asked), sleep(graceMs)]);
+    const unusable = errors.filter((error) => error instanceof UnusableDatabaseError);
+    const refused = unusable.filter(({ server }) => server !== undefined);
+    return { found: [...found], refused, errors: [...errors] };
   }
 
   /** Why no host can be used. */
   #explainNone(errors: readonly DatabaseError[]): DatabaseError {
-    const full = errors.find(({ sqlstate }) => sqlstate === TOO_MANY_CONNECTIONS);
-    if (full !== undefined) return full;
-    const unusable = errors.find((error) => error instanceof UnusableDatabaseError);
     // A standby may be promoted, but not in the place of a primary that is there and cannot be used.
-    const deciding = unusable
-      ? errors.filter((each) => !(each instanceof NotPrimaryError))
-      : errors;
-    const [first] = deciding;
+    const deciding = errors.filter((error) => !(error instanceof NotPrimaryError));
+    const unusable = deciding.find((error) => error instanceof UnusableDatabaseError);
+    const [reason = unusable] = unusable ? [unusable] : deciding;
     // While one of the hosts may still come back, what the others respond decides nothing.
-    if (first !== undefined && deciding.every((each) => this.isFinal(each))) {
-      return unusable ?? first;
-    }
+    if (reason !== undefined && deciding.every((error) => this.isFinal(error))) return reason;
     return new DatabaseError([...new Set(errors.map(({ message }) => message))].join("; "));
   }
 
@@ -229,28 +197,37 @@ export class Hosts {
     this.#connections.add(connection);
     const late = new Error(`no response in ${CONNECT_TIMEOUT_MS} ms`);
     const timer = clock.setTimeout(() => connection.close(late), CONNECT_TIMEOUT_MS);
+    const isPrimary = this.#primary && formatHost(host) === formatHost(this.#primary.host);
     try {
       await connection.login();
-      const found = verifyServer(host, await connection.query(CHECK_SERVER));
-      connection.pid = found.pid;
-      if (found.timeline < this.#timeline) {
-        throw new NotPrimaryError(
-          `"${formatHost(host)}" was replaced: it is on timeline ${found.timeline}, and timeline ` +
-            `${this.#timeline} was seen`,
-        );
+      const rows = await connection.query(CHECK_SERVER);
+      const server = verifyServer(host, rows);
+      connection.pid = rows[0]?.[3] ?? "";
+      if (server.timeline < this.#timeline) {
+        const why = `it is on timeline ${server.timeline}, and ${this.#timeline} was seen`;
+        throw new NotPrimaryError(`"${formatHost(host)}" was replaced: ${why}`);
       }
-      const [row] = await connection.query(CHECK).catch((error) => {
-        throw explainRefusal(found, error);
-      });
-      const server = verifyState(found, row, { requireSync, store: this.#store });
+      const checking = connection.query(CHECK, [String(requireSync)]);
+      const state = verifyState(server, await checking.catch(explainRefusal(server)), this.#store);
       if (this.isClosed) throw new DatabaseError("The store was closed");
-      return { connection, server };
+      this.#see(server);
+      if (isPrimary) this.#silent = 0;
+      return { ...server, ...state, connection };
     } catch (error) {
       connection.close();
+      if (error instanceof UnusableDatabaseError) this.#see(error.server);
+      const isThere = (error as DatabaseError).sqlstate !== undefined;
+      if (isPrimary) this.#silent = isThere ? 0 : this.#silent + 1;
       throw error;
     } finally {
       clock.clearTimeout(timer);
     }
+  }
+
+  /** Before a host was chosen it is not known which of the stores is meant. */
+  #see(server: Server | undefined): void {
+    if (this.#store === undefined || server === undefined) return;
+    this.#timeline = Math.max(this.#timeline, server.timeline);
   }
 
   /** @throws DatabaseError if it cannot be read now. */
@@ -263,18 +240,9 @@ export class Hosts {
   }
 }
 
-function contest(best: Server, rival: Server): UnusableDatabaseError {
+function contest({ host, timeline }: Server, rival: Server): UnusableDatabaseError {
   const why =
-    `"${formatHost(rival.host)}" accepts writes on the same timeline (${best.timeline}): stop the one ` +
-    "that must not be used, or remove it from the URL";
-  return new UnusableDatabaseError(best, why, best);
-}
-
-/** Whether two names lead to one server. */
-function isSameServer(a: Server, b: Server): boolean {
-  return a.timeline === b.timeline && a.startedAt === b.startedAt;
-}
-
-function isSameAddress(a: DatabaseHost, b: DatabaseHost): boolean {
-  return a.host === b.host && a.port === b.port;
+    `"${formatHost(rival.host)}" accepts writes on the same timeline (${timeline}): stop the one that must ` +
+    "not be used, or remove it from the URL";
+  return new UnusableDatabaseError(host, why);
 }

@@ -33,7 +33,7 @@ export interface PostgresOptions {
   readonly databaseConnections?: number | undefined;
   /** What the plants that wait for the database may take in memory. Default: 4 to 64 MiB, by the memory there is. */
   readonly queueBytesMax?: number | undefined;
-  /** Waits for a database that is away, with a warning at each deadline. Default: rejects after the first. */
+  /** Waits for a database that is away, with a warning at each deadline. Default: rejects at the first. */
   readonly isPatient?: boolean | undefined;
   /** Default: true. Otherwise no token is accepted, and nothing is written that no call has asked for. */
   readonly followsTokens?: boolean | undefined;
@@ -46,7 +46,7 @@ export interface PostgresStore {
   readonly tokenTable: TokenTable;
   /** For the operator. */
   state(): DatabaseStatus;
-  /** Accepts no more calls, waits for those in progress, at most until their deadline, and logs out. */
+  /** Accepts no more calls, waits for creates in progress, at most until their deadline, and logs out. */
   close(): Promise<void>;
 }
 
@@ -58,38 +58,34 @@ export interface PostgresStore {
  * @throws TypeError or RangeError for a wrong option.
  */
 export async function openPostgres(options: PostgresOptions): Promise<PostgresStore> {
-  const { pg, url, requireSync = false, isPatient = false, followsTokens = true } = options;
   assertNumbers(options);
-  const {
-    databaseDeadlineMs: deadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default,
-    databaseConnections = NUMBER_OPTIONS.databaseConnections.default,
-    queueBytesMax = defaultBudget(),
-  } = options;
+  const { pg, url, requireSync = false, isPatient = false, followsTokens = true } = options;
+  const deadlineMs = options.databaseDeadlineMs ?? NUMBER_OPTIONS.databaseDeadlineMs.default;
+  const connections = options.databaseConnections ?? NUMBER_OPTIONS.databaseConnections.default;
   const readUrl = typeof url === "function" ? url : () => url;
   const database = new Database({ pg, url: readUrl, requireSync, deadlineMs });
   const tokens = new PostgresTokens(database);
-  const plants = new PostgresPlants(database, databaseConnections, queueBytesMax);
+  const plants = new PostgresPlants(
+    database,
+    connections,
+    options.queueBytesMax ?? defaultBudget(),
+  );
+  const close = async () => {
+    tokens.close();
+    await plants.close();
+    database.close();
+  };
   try {
-    const start = followsTokens
-      ? tokens.start(isPatient)
-      : database.reads.run(async () => {}, deadlineMs);
+    const connecting = () => database.reads.run(async () => {}, deadlineMs);
+    const start = followsTokens ? tokens.start(isPatient) : connecting();
     await (isPatient ? start : withTimeout(deadlineMs, start));
   } catch (error) {
-    tokens.close();
-    database.close();
-    const cause = error instanceof UnusableDatabaseError ? error : (database.lastError ?? error);
-    const code = cause instanceof UnusableDatabaseError ? "corruption" : "io_error";
-    throw new PlantStoreError(code, (cause as Error).message, { cause });
+    await close();
+    const isUnusable = error instanceof UnusableDatabaseError;
+    const cause = isUnusable ? error : ((database.lastError ?? error) as Error);
+    const code = isUnusable ? "corruption" : "io_error";
+    throw new PlantStoreError(code, cause.message, { cause });
   }
-  return {
-    plants,
-    tokens,
-    tokenTable: new TokenTable(database),
-    state: () => ({ ...database.state(), leaseAgeMs: tokens.leaseAgeMs }),
-    async close() {
-      tokens.close();
-      await plants.close();
-      database.close();
-    },
-  };
+  const state = () => ({ ...database.state(), leaseAgeMs: tokens.leaseAgeMs });
+  return { plants, tokens, tokenTable: new TokenTable(database), state, close };
 }

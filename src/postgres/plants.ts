@@ -1,11 +1,10 @@
 /**
  * The plants in a database, as the port `PlantService`.
  *
- * Invariants. A create is answered after a commit of ours that covers its row. Reads are plain: they may show a
- * plant whose create was not answered yet. Every call ends within the deadline. Lists are in order of id: a plant
- * that was durable when its list began is in it once.
+ * Invariants. A create resolves after a commit of ours that covers its row. Reads are plain: they may show a plant
+ * whose create has no outcome yet. Every call ends within the deadline. Lists are in order of id: a plant that was
+ * durable when its list began is in it once.
  */
-import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { encodeNewPlant, type NewPlant, unknownCursor, validatePlant } from "../core/plant.ts";
@@ -25,18 +24,13 @@ const PAGE_BYTES = 256 * 1024;
 /** Each slice of lines takes about a millisecond. */
 const SLICE_CHARACTERS = 32 * 1024;
 
-interface Read {
-  readonly id: bigint;
-  readonly resolve: (plant: NewPlant | undefined) => void;
-  readonly reject: (error: unknown) => void;
-}
-
 /** A durable store of plants in a database, for any number of servers at the same time. */
 export class PostgresPlants implements PlantService {
   readonly #database: Database;
   readonly #creates: Creates;
-  #reads: Read[] = [];
-  #isReading = false;
+  /** Ids that the next statement reads. */
+  #ids = new Set<bigint>();
+  #reading: Promise<ReadonlyMap<string, NewPlant>> | undefined;
   #isClosed = false;
 
   /** @internal */
@@ -64,12 +58,10 @@ export class PostgresPlants implements PlantService {
   async get(id: bigint): Promise<NewPlant | undefined> {
     assertInt64(id);
     this.#assertOpen();
-    const reading = new Promise<NewPlant | undefined>((resolve, reject) => {
-      this.#reads.push({ id, resolve, reject });
-    });
-    if (!this.#isReading) clock.setImmediate(() => this.#readNext());
-    this.#isReading = true;
-    return this.#read(reading); // it may wait for the statement of earlier reads
+    if (this.#ids.size === GET_PLANTS_MAX) this.#reading = undefined;
+    this.#reading ??= this.#getNext();
+    this.#ids.add(id);
+    return (await this.#read(this.#reading)).get(String(id));
   }
 
   /** In order of id. */
@@ -97,32 +89,28 @@ export class PostgresPlants implements PlantService {
     return this.#creates.drain();
   }
 
-  /** All reads that wait are one statement. */
-  async #readNext(): Promise<void> {
-    while (this.#reads.length > 0) {
-      const reads = this.#reads.splice(0, GET_PLANTS_MAX);
-      try {
-        const rows = await this.#query(GET, [`{${reads.map(({ id }) => id).join()}}`]);
-        const found = new Map(rows.map((row) => [row[0], row]));
-        for (const { id, resolve } of reads) {
-          const row = found.get(String(id));
-          resolve(row && decodeRow(row));
-        }
-      } catch (error) {
-        for (const { reject } of reads) reject(error);
-      }
-    }
-    this.#isReading = false;
+  /** One statement for all reads that begin until it is sent. */
+  async #getNext(): Promise<ReadonlyMap<string, NewPlant>> {
+    const ids = new Set<bigint>();
+    this.#ids = ids;
+    const { reads, deadlineMs } = this.#database;
+    const rows = await reads.run((connection) => {
+      if (this.#ids === ids) this.#reading = undefined;
+      return connection.query(GET, [`{${[...ids].join()}}`]);
+    }, deadlineMs);
+    return new Map(rows.map((row) => [String(row[0]), decodeRow(row)]));
   }
 
   async *#pages({ after }: ListOptions): AsyncGenerator<Rows> {
     if (after !== undefined) assertInt64(after);
+    const { reads, deadlineMs } = this.#database;
     let from = after ?? INT64_MIN;
     let isCursor = after !== undefined;
     for (let limit = PAGE_PLANTS; ; limit = Math.min(2 * limit, PAGE_PLANTS_MAX)) {
       this.#assertOpen();
-      const values = [String(from), String(limit), String(PAGE_BYTES)];
-      const rows = await this.#read(this.#query(PAGE, values));
+      const values = [from, limit, PAGE_BYTES].map(String);
+      const page = reads.run((connection) => connection.query(PAGE, values), deadlineMs);
+      const rows = await this.#read(page);
       if (isCursor && rows[0]?.[0] !== String(after)) throw unknownCursor(after);
       yield isCursor ? rows.slice(1) : rows;
       isCursor = false;
@@ -132,23 +120,15 @@ export class PostgresPlants implements PlantService {
     }
   }
 
-  #query(text: string, values: readonly string[]): Promise<Rows> {
-    const { reads, deadlineMs } = this.#database;
-    return reads.run((connection) => connection.query(text, values), deadlineMs);
-  }
-
   /** The outcome of a read, at its deadline at the latest. */
   async #read<T>(reading: Promise<T>): Promise<T> {
     try {
       return await withTimeout(this.#database.deadlineMs, reading);
     } catch (cause) {
       this.#database.warnOfRefusal(cause as DatabaseError);
-      throw new PlantStoreError(
-        "store_failed",
-        "Cannot read plants now, because the database refuses it or does not respond: send the request " +
-          "again later",
-        { cause },
-      );
+      const why =
+        "because the database does not respond, or refuses it: send the request again later";
+      throw new PlantStoreError("store_failed", `Cannot read plants now, ${why}`, { cause });
     }
   }
 

@@ -1,22 +1,19 @@
 /**
  * Statements one after the other, on a connection that is replaced when it breaks; and which failures of a
  * statement are final.
- *
- * Invariant. Work is repeated only after its connection was closed, or after the server has said that it did
- * nothing. So work must be such that it may be repeated.
  */
 import { clock, sleep } from "../clock.ts";
 import { type Connection, DatabaseError } from "./connection.ts";
 
-/** The SQLSTATE of a row that another transaction has locked. @internal */
+/** The SQLSTATE of a row that another transaction has locked. */
 export const ROW_LOCKED = "55P03";
 
-/** Whether a row is at fault, so that the other rows of its statement may be sent without it. @internal */
+/** Whether a row is at fault, so that the other rows of its statement may be sent without it. */
 export function isOfRow({ sqlstate = "" }: DatabaseError): boolean {
   return sqlstate === ROW_LOCKED || /^2[123]/.test(sqlstate);
 }
 
-/** Whether the disk is full, or the statement does not fit the database: sent again it would fail again. @internal */
+/** Whether the disk is full, or the statement does not fit the database: sent again it would fail again. */
 export function isRefusal({ sqlstate = "" }: DatabaseError): boolean {
   return sqlstate === "53100" || sqlstate.startsWith("42");
 }
@@ -24,15 +21,11 @@ export function isRefusal({ sqlstate = "" }: DatabaseError): boolean {
 /** What this needs of a database. */
 interface Source {
   readonly isClosed: boolean;
-  /** @throws DatabaseError */
   connect(): Promise<Connection>;
   /** Whether no attempt can succeed before a person acts. */
   isFinal(error: DatabaseError): boolean;
 }
 
-const PAUSE_MS_MAX = 200;
-
-/** @internal */
 export class SerialConnection {
   readonly #source: Source;
   #connection: Connection | undefined;
@@ -62,17 +55,7 @@ export class SerialConnection {
     isWanted = () => true,
   ): Promise<T> {
     const deadline = clock.monotonicMs() + limitMs;
-    const result = this.#last.then(() => this.#repeat(work, deadline, isWanted));
-    this.#last = result.catch(() => {});
-    return result;
-  }
-
-  async #repeat<T>(
-    work: (connection: Connection) => Promise<T>,
-    deadline: number,
-    isWanted: () => boolean,
-  ): Promise<T> {
-    for (let attempt = 1; ; attempt++) {
+    const repeat = async (attempt = 1): Promise<T> => {
       if (!isWanted()) throw new DatabaseError("No client waits for it any more");
       try {
         return await work(await this.connect());
@@ -82,12 +65,16 @@ export class SerialConnection {
         this.#connection?.close();
         if (this.#source.isClosed || clock.monotonicMs() >= deadline) throw error;
       }
-      if (attempt > 1) await sleep(Math.min(10 * attempt, PAUSE_MS_MAX));
-    }
+      if (attempt > 1) await sleep(Math.min(10 * attempt, 200));
+      return repeat(attempt + 1);
+    };
+    const result = this.#last.then(() => repeat());
+    this.#last = result.catch(() => {});
+    return result;
   }
 }
 
-/** The outcome of work, or an error at the deadline; the work itself goes on. @internal */
+/** The outcome of work, or an error at the deadline; the work itself goes on. */
 export function withTimeout<T>(limitMs: number, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = () => reject(new DatabaseError(`The database did not respond in ${limitMs} ms`));

@@ -2,53 +2,52 @@
 export const POSTGRES = `
 postgres/creates.ts
 a row that the statement does not return is answered 200: postgres/failing-statements.slow
-- if (row === undefined) void this.#retryLater(entry, number);
-+ if (row === undefined) entry.resolve({ row: [String(entry.plant.id), entry.plant.name, entry.plant.tag ?? null, null], isNew: true });
+- if (row === undefined) void this.#tryLater(entry);
++ if (row === undefined) entry.resolve([String(entry.plant.id), entry.plant.name, entry.plant.tag ?? null, null, entry.number]);
 the number of the batch is not compared: postgres/failing-statements.slow
-- entry.resolve({ row, isNew: row[4] === number });
-+ entry.resolve({ row, isNew: true });
+- return plant === entry.plant && row[4] === entry.number ? "created" : "replayed";
++ return plant === entry.plant ? "created" : "replayed";
 the deadline of a create is ignored: postgres/failing-statements.slow
-- const { row, isNew } = await withTimeout(this.#database.deadlineMs, entry.stored);
-+ const { row, isNew } = await entry.stored;
+- const row = await withTimeout(this.#database.deadlineMs, entry.row);
++ const row = await entry.row;
 postgres/connection.ts
 the notice of a cancelled wait is ignored: postgres/failing-statements.slow
-- if (isUnconfirmedCommit(notice)) this.#unconfirmedCommit = String(notice.message);
-+ if (isUnconfirmedCommit(notice)) this.#unconfirmedCommit = undefined;
+- if (isWarning || code.startsWith("57P")) this.#unconfirmedCommit = message;
++ if (isWarning || code.startsWith("57P")) this.#unconfirmedCommit = undefined;
 the name in the certificate of the database is not compared: postgres/tls.installed
-- return { ca, checkServerIdentity: isName ? tls.checkServerIdentity : () => undefined };
-+ return { ca, checkServerIdentity: isName ? () => undefined : () => undefined };
+- const checkServerIdentity = sslmode === "verify-ca" ? () => undefined : tls.checkServerIdentity;
++ const checkServerIdentity = sslmode !== "disable" ? () => undefined : tls.checkServerIdentity;
 the settings of a role hide a notice: postgres/faults.installed
 - options: OPTIONS,
 + options: OPTIONS.replace("client_min_messages=warning", "client_min_messages=error"),
 postgres/url.ts
 TLS is off by default if one host is local: postgres/url
-- const byDefault = hosts.every(isLocal) ? "disable" : "verify-full";
-+ const byDefault = hosts.some(isLocal) ? "disable" : "verify-full";
+- const given = searchParams.get("sslmode") ?? (hosts.every(isLocal) ? "disable" : "verify-full");
++ const given = searchParams.get("sslmode") ?? (hosts.some(isLocal) ? "disable" : "verify-full");
 sslmode=require checks less than all: postgres/url
-- require: "verify-full",
-+ require: "verify-ca",
+- sslmode: mode === "require" ? "verify-full" : mode,
++ sslmode: mode === "require" ? "verify-ca" : mode,
 postgres/hosts.ts
 a host of a lower timeline than was seen is used: postgres/failing-statements.slow
-- if (found.timeline < this.#timeline) {
-+ if (found.timeline < 0) {
+- if (server.timeline < this.#timeline) {
++ if (server.timeline < 0) {
 two hosts of one timeline are not told apart: postgres/hosts.installed
-- const refusal = rival === undefined ? best.refusal : contest(best, rival);
-+ const refusal = best.refusal;
+- if (rival !== undefined || replacement !== undefined) {
++ if (replacement !== undefined) {
 postgres/database.ts
 a commit is proven by no standby: postgres/hosts.installed
 - if (Number(count) >= countNeeded(names ?? "")) break;
 + if (Number(count) >= 0) break;
 a connection that a firewall has forgotten is kept: postgres/faults.installed
-- for (const each of this.#busySince(begun.monotonicMs)) each.close();
-+ for (const each of this.#busySince(0)) each.close();
-postgres/verify.ts
-a table that is not logged is accepted: postgres/unfit.installed
-- unlogged !== null,
-+ unlogged === "",
-a database without fsync is accepted: postgres/unfit.installed
-- fsync !== "on",
-+ fsync === "never",
+- for (const each of this.#lateSince(begun.monotonicMs)) each.close();
++ for (const each of this.#lateSince(0)) each.close();
 postgres/schema.ts
+a table that is not logged is accepted: postgres/unfit.installed
+- AND relpersistence <> 'p')
++ AND relpersistence = 't')
+a database without fsync is accepted: postgres/unfit.installed
+- WHEN current_setting('fsync') <> 'on' THEN 'fsync is off, so a crash loses plants; run: ' ||
++ WHEN current_setting('fsync') = 'never' THEN 'fsync is off, so a crash loses plants; run: ' ||
 a probe does not commit: postgres/tokens.installed
 - export const PROBE = \`WITH commit AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'plant_store', ''))
 + export const PROBE = \`WITH commit AS MATERIALIZED (SELECT 1)

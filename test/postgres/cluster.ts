@@ -12,19 +12,18 @@ import {
   mkdtempSync,
   readdirSync,
   rmSync,
-  symlinkSync,
+  writeFileSync,
 } from "node:fs";
-import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { printSchema } from "../../src/postgres/schema.ts";
+import { freePort } from "../support/serve.ts";
 import { until } from "../support/watch.ts";
 
 /** Where Debian installs the programs; the environment may name another place for those of the server. */
 const FOLDERS = [process.env.TEST_POSTGRES ?? "", ...listVersions("/usr/lib/postgresql")];
-
-export const PROGRAMS = FOLDERS.find((folder) => existsSync(join(folder, "initdb")));
+const PROGRAMS = FOLDERS.find((folder) => existsSync(join(folder, "initdb")));
 /** Some packages have only the server. */
 const PSQL = join(FOLDERS.find((folder) => existsSync(join(folder, "psql"))) ?? "", "psql");
 
@@ -39,17 +38,19 @@ export const NEEDS_POSTGRES: { readonly skip?: string } =
   PROGRAMS === undefined ? { skip: "needs PostgreSQL's initdb (Debian: postgresql)" } : {};
 
 /** The user that runs the server if root runs the tests. */
-export const USER = process.geteuid?.() === 0 ? (idsOf("postgres") ?? idsOf("nobody")) : undefined;
+const USER = process.geteuid?.() === 0 ? (idsOf("postgres") ?? idsOf("nobody")) : undefined;
 
 function idsOf(name: string): { readonly uid: number; readonly gid: number } | undefined {
   try {
-    const [uid = "", gid = ""] = ["-u", "-g"].map((flag) =>
-      execFileSync("id", [flag, name], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }),
-    );
+    const [uid, gid] = ["-u", "-g"].map((flag) => execFileSync("id", [flag, name]));
     return { uid: Number(uid), gid: Number(gid) };
   } catch {
     return undefined;
   }
+}
+
+function own(path: string): void {
+  if (USER !== undefined) chownSync(path, USER.uid, USER.gid);
 }
 
 /** Runs actions at its end, as a test context does. */
@@ -57,79 +58,54 @@ export interface Cleanup {
   after(end: () => unknown): void;
 }
 
-export interface ClusterOptions {
-  /** Lines of `postgresql.conf`. */
-  readonly settings?: readonly string[];
-  /** Lines of `pg_hba.conf`; by default every user of this machine is trusted. */
-  readonly access?: readonly string[];
-}
-
 const run = promisify(execFile);
 
 export class Cluster {
   readonly folder: string;
+  readonly data: string;
   readonly port: number;
   #server: ChildProcess | undefined;
   #paused: number | undefined;
 
   private constructor(folder: string, port: number) {
     this.folder = folder;
+    this.data = join(folder, "data");
     this.port = port;
   }
 
-  /** Starts a new, empty server. */
-  static async start(cleanup: Cleanup, options: ClusterOptions = {}): Promise<Cluster> {
+  /** Starts a new, empty server. @param access lines of `pg_hba.conf`; by default this machine is trusted. */
+  static async start(
+    cleanup: Cleanup,
+    { access }: { readonly access?: readonly string[] } = {},
+  ): Promise<Cluster> {
     const cluster = await Cluster.#make(cleanup);
     await cluster.#run(
-      "initdb",
-      "-U",
-      "postgres",
-      "-A",
-      "trust",
-      "-E",
-      "UTF8",
-      "--locale=C",
-      "--no-sync",
-      "-D",
-      cluster.data,
+      `initdb -U postgres -A trust -E UTF8 --locale=C --no-sync -D ${cluster.data}`,
     );
-    cluster.#configure(options);
+    if (access !== undefined) {
+      const lines = ["local all postgres trust", ...access, ""];
+      writeFileSync(join(cluster.data, "pg_hba.conf"), lines.join("\n"));
+    }
     await cluster.start();
     return cluster;
   }
 
   /** Starts a streaming standby of a primary; `name` is its name in `synchronous_standby_names`. */
   static follow(cleanup: Cleanup, primary: Cluster, name: string): Promise<Cluster> {
-    return Cluster.#copy(cleanup, primary, ["-R"], name);
+    return Cluster.#copy(cleanup, primary, "-R", name);
   }
 
   /** Starts a copy of a server, which accepts writes, too. */
   static clone(cleanup: Cleanup, original: Cluster): Promise<Cluster> {
-    return Cluster.#copy(cleanup, original, [], "clone");
+    return Cluster.#copy(cleanup, original, "", "clone");
   }
 
-  static async #copy(
-    cleanup: Cleanup,
-    { folder, port }: Cluster,
-    flags: readonly string[],
-    name: string,
-  ): Promise<Cluster> {
+  static async #copy(cleanup: Cleanup, { folder, port }: Cluster, flag: string, name: string) {
     const cluster = await Cluster.#make(cleanup);
-    const source = `host=${folder} port=${port} user=postgres application_name=${name}`;
+    const source = `postgresql://postgres@/?host=${folder}&port=${port}&application_name=${name}`;
     await cluster.#run(
-      "pg_basebackup",
-      ...flags,
-      "-X",
-      "stream",
-      "-c",
-      "fast",
-      "--no-sync",
-      "-D",
-      cluster.data,
-      "-d",
-      source,
+      `pg_basebackup ${flag} -X stream -c fast --no-sync -D ${cluster.data} -d ${source}`,
     );
-    cluster.#configure({});
     await cluster.start();
     return cluster;
   }
@@ -137,23 +113,14 @@ export class Cluster {
   static async #make(cleanup: Cleanup): Promise<Cluster> {
     const folder = mkdtempSync(join(tmpdir(), "plant-pg-"));
     chmodSync(folder, 0o755);
-    if (USER !== undefined) chownSync(folder, USER.uid, USER.gid);
     const cluster = new Cluster(folder, await freePort());
     mkdirSync(cluster.data, { mode: 0o700 });
-    if (USER !== undefined) chownSync(cluster.data, USER.uid, USER.gid);
+    for (const path of [folder, cluster.data]) own(path);
     cleanup.after(async () => {
       await cluster.stop("immediate");
       rmSync(folder, { recursive: true, force: true });
     });
     return cluster;
-  }
-
-  get data(): string {
-    return join(this.folder, "data");
-  }
-
-  get isRunning(): boolean {
-    return this.#server !== undefined;
   }
 
   /** The URL of a database over TCP. */
@@ -165,16 +132,25 @@ export class Cluster {
     await until("the server answers", () => {
       // A server that starts while sessions of a killed one still end exits at once.
       if (this.#server === undefined) this.#spawn();
-      return this.#answers();
+      return this.sql("SELECT 1").then(
+        () => true,
+        () => false,
+      );
     });
   }
 
   #spawn(): void {
-    const server = spawn(join(PROGRAMS ?? "", "postgres"), ["-D", this.data], {
-      ...USER,
-      cwd: this.folder,
-      stdio: ["ignore", "ignore", process.env.TEST_POSTGRES_LOG ? "inherit" : "ignore"],
-    });
+    const settings = {
+      port: this.port,
+      listen_addresses: "127.0.0.1",
+      unix_socket_directories: this.folder,
+      shared_buffers: "32MB",
+      max_wal_size: "256MB",
+      wal_retrieve_retry_interval: "200ms", // a standby returns at once, not after 5 s
+    };
+    const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+    const options = { ...USER, cwd: this.folder, stdio: "ignore" } as const;
+    const server = spawn(join(PROGRAMS ?? "", "postgres"), ["-D", this.data, ...flags], options);
     this.#server = server;
     server.once("exit", () => {
       if (this.#server === server) this.#server = undefined;
@@ -186,7 +162,7 @@ export class Cluster {
     const server = this.#server;
     if (server === undefined) return;
     const exited = new Promise((resolve) => server.once("exit", resolve));
-    server.kill(how === "fast" ? "SIGINT" : how === "immediate" ? "SIGQUIT" : "SIGKILL");
+    server.kill(({ fast: "SIGINT", immediate: "SIGQUIT", kill: "SIGKILL" } as const)[how]);
     server.kill("SIGCONT");
     if (this.#paused !== undefined) process.kill(this.#paused, "SIGCONT");
     this.#paused = undefined;
@@ -194,21 +170,30 @@ export class Cluster {
   }
 
   /** Stops (SIGSTOP) the server and its sessions, as if the machine were unreachable. */
-  async freeze(): Promise<void> {
-    for (const pid of await this.#processes()) sendSignal(pid, "SIGSTOP");
+  freeze(): Promise<void> {
+    return this.#signal("SIGSTOP");
   }
 
-  async thaw(): Promise<void> {
-    for (const pid of await this.#processes()) sendSignal(pid, "SIGCONT");
+  thaw(): Promise<void> {
+    return this.#signal("SIGCONT");
+  }
+
+  async #signal(signal: NodeJS.Signals): Promise<void> {
+    const server = this.#server?.pid;
+    if (server === undefined) return;
+    const { stdout } = await run("ps", ["-o", "pid=", "--ppid", String(server)]);
+    for (const pid of [server, ...(stdout.match(/\d+/g) ?? []).map(Number)]) {
+      try {
+        process.kill(pid, signal);
+      } catch {} // a session may have ended by itself
+    }
   }
 
   /** Stops the process that brings a changed list of standbys into force, until the server ends. */
   async pauseCheckpointer(): Promise<void> {
-    const [pid] = await this.sql(
-      "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'",
-    );
-    process.kill(Number(pid), "SIGSTOP");
-    this.#paused = Number(pid);
+    const text = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+    this.#paused = Number((await this.sql(text))[0]);
+    process.kill(this.#paused, "SIGSTOP");
   }
 
   /** Removes the list of standbys of a server that does not run. */
@@ -217,27 +202,8 @@ export class Cluster {
     appendFileSync(file, "synchronous_standby_names = ''\n");
   }
 
-  /** From its next start on this standby follows another server, or none. */
-  follow(primary?: Cluster, name = ""): void {
-    const source = primary
-      ? `host=${primary.folder} port=${primary.port} user=postgres application_name=${name}`
-      : "host=/nowhere";
-    const file = join(this.data, "postgresql.auto.conf");
-    appendFileSync(file, `primary_conninfo = '${source}'\n`);
-  }
-
-  /** Moves the tables to an empty folder, which may be on a small disk. The log stays where it is. */
-  async moveTables(folder: string): Promise<void> {
-    await this.stop();
-    const tables = join(this.data, "base");
-    await run("cp", ["-a", `${tables}/.`, folder]);
-    rmSync(tables, { recursive: true });
-    symlinkSync(folder, tables);
-    await this.start();
-  }
-
   async promote(): Promise<void> {
-    await this.#run("pg_ctl", "promote", "-w", "-D", this.data);
+    await this.#run(`pg_ctl promote -w -D ${this.data}`);
   }
 
   /** Runs statements as the superuser; returns the lines of the last result. */
@@ -259,21 +225,16 @@ export class Cluster {
   async setStandbys(names = ""): Promise<void> {
     await this.sql(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
     await this.sql("SELECT pg_reload_conf()");
-    await until("new sessions have the setting", async () => {
-      const [setting = ""] = await this.sql("SHOW synchronous_standby_names");
-      return setting === names;
-    });
+    const show = () => this.sql("SHOW synchronous_standby_names");
+    await until("new sessions have it", async () => ((await show())[0] ?? "") === names);
   }
 
   /** Makes commits wait for one of these standbys; resolves when the only standby streams. */
   async streamTo(standbys: string): Promise<void> {
     await this.setStandbys(standbys);
-    await until("the standby streams", async () => {
-      const [state] = await this.sql(
-        "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'",
-      );
-      return state === (standbys === "" ? "async" : "sync");
-    });
+    const text = "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'";
+    const state = standbys === "" ? "async" : "sync";
+    await until("the standby streams", async () => (await this.sql(text))[0] === state);
   }
 
   /** Ends the sessions of all servers. */
@@ -291,63 +252,8 @@ export class Cluster {
     await this.sql(printSchema(), database);
   }
 
-  #configure({ settings = [], access }: ClusterOptions): void {
-    const lines = [
-      `port = ${this.port}`,
-      "listen_addresses = '127.0.0.1'",
-      `unix_socket_directories = '${this.folder}'`,
-      "shared_buffers = 32MB",
-      "max_wal_size = 256MB",
-      "max_prepared_transactions = 1",
-      "wal_retrieve_retry_interval = 200ms", // a standby returns at once, not after 5 s
-      ...settings,
-    ];
-    appendFileSync(join(this.data, "postgresql.conf"), `\n${lines.join("\n")}\n`);
-    if (access === undefined) return;
-    const file = join(this.data, "pg_hba.conf");
-    rmSync(file);
-    appendFileSync(file, `${["local all postgres trust", ...access].join("\n")}\n`);
-    if (USER !== undefined) chownSync(file, USER.uid, USER.gid);
-  }
-
-  /** The server and its children. */
-  async #processes(): Promise<number[]> {
-    const server = this.#server?.pid;
-    if (server === undefined) return [];
-    const { stdout } = await run("ps", ["-o", "pid=", "--ppid", String(server)]);
-    return [
-      server,
-      ...stdout
-        .split("\n")
-        .filter((line) => line.trim() !== "")
-        .map(Number),
-    ];
-  }
-
-  #answers(): Promise<boolean> {
-    return this.sql("SELECT 1").then(
-      () => true,
-      () => false,
-    );
-  }
-
-  async #run(program: string, ...args: string[]): Promise<void> {
+  async #run(command: string): Promise<void> {
+    const [program = "", ...args] = command.split(/ +/);
     await run(join(PROGRAMS ?? "", program), args, { ...USER, cwd: this.folder });
   }
-}
-
-/** A session may have ended by itself. */
-function sendSignal(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal);
-  } catch {}
-}
-
-export function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = net.createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as net.AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
 }

@@ -52,11 +52,11 @@ export const NEVER = new Promise<never>(() => {});
 
 /** What a primary, or its standby, returns for the statements that say what it is. */
 export function answer(text: string, { isStandby = false, timeline = 1 } = {}): unknown[] {
-  const log = `0000000${timeline}0000000000000001`;
   if (text === CHECK_SERVER) {
-    return [[isStandby ? "t" : "f", log, `started ${timeline}`, "1", String(SESSION.length)]];
+    const is = [isStandby ? "t" : "f", String(timeline), `started ${timeline}`];
+    return [[...is, "1", String(SESSION.length)]];
   }
-  const state = ["1", "the store", "UTF8", "on", "off", null, "t", "standby"];
+  const state = [null, "the store", "standby"];
   if (text === CHECK) return [state];
   return text === PROBE ? [[...state, "1", "0 0"]] : [];
 }

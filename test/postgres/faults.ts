@@ -8,37 +8,26 @@ import { SESSION } from "../../src/postgres/connection.ts";
 import type { PostgresOptions } from "../../src/postgres/index.ts";
 import { CHECK_SERVER, STANDBYS } from "../../src/postgres/schema.ts";
 import type { Cleanup } from "./cluster.ts";
-import { compare, Load } from "./load.ts";
+import { type Cost, compare, Load } from "./load.ts";
 import { collect, type Driver, loadDriver, openStore, type Pair, startPair } from "./stores.ts";
 
-/** Two hosts, and the load of two stores over them. */
-export interface Trial extends Pair {
-  readonly load: Load;
-  /** The load goes on over so many new stores. */
-  reopen(count: number): Promise<void>;
-}
-
 export interface Fault {
-  /** Makes the fault happen; afterwards one host accepts writes. May return figures. */
-  readonly happens: (trial: Trial) => Promise<Figures> | Promise<void>;
-  /** What each figure may be. */
-  readonly limits?: Figures;
-  /** Prepares the hosts before the load begins. */
-  readonly prepare?: (pair: Pair) => Promise<unknown>;
-  /** Whether the stores require a synchronous standby; the role may then see how far standbys are. */
-  readonly requireSync?: boolean;
-  /** Whether the first stores probe. */
-  readonly followsTokens?: boolean;
-  /** Removes a safeguard. */
-  readonly control?: { readonly without: string; readonly sabotage: Sabotage };
+  /** What happens, by `STEPS`; afterwards one host accepts writes. A number: so many more creates succeed. */
+  readonly steps: string;
+  /** The same, before the load begins. */
+  readonly before?: string;
+  /** How soon after the step `promote` a create has to succeed. */
+  readonly firstMsMax?: number;
   /** Whether no client may see an error. */
   readonly isUnnoticed?: boolean;
+  /** Options of the first stores. */
+  readonly options?: Partial<PostgresOptions>;
+  /** A safeguard that the control has not. */
+  readonly without?: { readonly what: string } & Sabotage;
 }
 
-type Figures = Readonly<Record<string, number>>;
-
 interface Sabotage {
-  readonly asynchronous?: boolean;
+  readonly standbys?: string;
   /** Changes the statements that the driver receives. */
   readonly rewrite?: (sql: string) => string;
   readonly ignoreNotices?: boolean;
@@ -46,35 +35,55 @@ interface Sabotage {
   readonly plainLogin?: boolean;
 }
 
-const DEADLINE_MS = 10_000;
-/** Every request is answered by then. */
-export const ANSWERED_MS = DEADLINE_MS + 200;
-
 const CANCEL =
   "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store' AND wait_event = 'SyncRep'";
+const HIDE =
+  "ALTER ROLE plant_store SET client_min_messages = error; ALTER ROLE plant_store SET synchronous_commit = local";
 
-/** The primary runs alone for a moment and is lost with its data, and the standby takes over. */
-async function loseCutOffPrimary({ primary, standby, load }: Trial): Promise<void> {
-  await load.more(300);
-  await standby.stop("kill");
-  await sleep(300);
-  await primary.stop("kill");
-  await standby.start();
-  await standby.promote();
-  await load.more(300);
+interface Trial extends Pair {
+  readonly load: Load;
+  /** The load goes on over so many new stores. */
+  reopen(count: number): Promise<void>;
 }
 
-async function cancelWaits({ primary, standby, load }: Trial): Promise<void> {
-  await load.more(200);
-  await standby.stop("kill");
-  for (let round = 0; round < 5; round++) {
-    await sleep(200);
-    await primary.sql(CANCEL);
+/** Each with the words after it. */
+const STEPS: Readonly<Record<string, (trial: Trial, ...words: string[]) => unknown>> = {
+  wait: (_, ms) => sleep(Number(ms)),
+  kill: (trial, host) => hostOf(trial, host).stop("kill"),
+  stop: (trial, host) => hostOf(trial, host).stop("fast"),
+  crash: (trial, host) => hostOf(trial, host).stop("immediate"),
+  start: (trial, host) => hostOf(trial, host).start(),
+  freeze: (trial, host) => hostOf(trial, host).freeze(),
+  thaw: (trial, host) => hostOf(trial, host).thaw(),
+  promote: ({ standby }) => standby.promote(),
+  cancel: ({ primary }) => primary.sql(CANCEL),
+  hide: ({ primary }) => primary.sql(HIDE),
+  terminate: ({ primary }) => primary.endSessions(),
+  see: ({ primary }) => primary.sql("GRANT pg_read_all_stats TO plant_store"),
+  pause: ({ primary }) => primary.pauseCheckpointer(),
+  forget: ({ primary }) => primary.forgetStandbys(),
+  list: ({ primary }, names) => primary.setStandbys(names),
+  reopen: (trial, count) => trial.reopen(Number(count)),
+  all: ({ load }) => load.all(), // else one create could meet every restart, and its deadline
+};
+
+function hostOf({ primary, standby }: Trial, name = "") {
+  return name === "primary" ? primary : standby;
+}
+
+/** Does the steps; returns how soon after a promotion a create has succeeded. */
+async function act(trial: Trial, steps: string): Promise<number> {
+  let firstMs = 0;
+  for (const step of steps.split(", ")) {
+    const [verb = "", ...words] = step.split(" ");
+    if (/^\d+$/.test(verb)) await trial.load.more(Number(verb));
+    else await STEPS[verb]?.(trial, ...words);
+    if (verb !== "promote") continue;
+    const promoted = performance.now();
+    if (!steps.includes("reopen")) await trial.load.more(1);
+    firstMs = performance.now() - promoted;
   }
-  await primary.stop("kill");
-  await standby.start();
-  await standby.promote();
-  await load.more(200);
+  return firstMs;
 }
 
 /** Makes a repeat be answered from a plain read. */
@@ -91,12 +100,10 @@ SELECT id, name, tag, exact, batch FROM plant_store.plants WHERE id = ANY ($1::b
 /** The session keeps the settings of its role, and seems to have those of its login. */
 function withoutSettings(sql: string): string {
   if (sql !== CHECK_SERVER) return sql;
-  return sql
-    .replace(/\(SELECT count[\s\S]*?\)\),/, `${SESSION.length},`)
-    .replace(/set_config[\s\S]*/, "0");
+  const counted = sql.replace(/\(SELECT count[\s\S]*?\)\),/, `${SESSION.length},`);
+  return counted.replace(/set_config[\s\S]*/, "0");
 }
 
-const SEE_STANDBYS = "GRANT pg_read_all_stats TO plant_store";
 /** Creates are acknowledged, whatever the standbys have. */
 function withoutProof(sql: string): string {
   return sql === STANDBYS ? sql.replace(/\(SELECT count[\s\S]*lsn\)\n/, "1000\n") : sql;
@@ -110,208 +117,95 @@ function withoutProofAndCheck(sql: string): string {
 /** All servers seem to be one. */
 function withoutTimelines(sql: string): string {
   if (sql !== CHECK_SERVER) return sql;
-  return sql
-    .replace(/THEN pg_walfile_name.*/, "THEN '00000001' END,")
-    .replace(/date_part.*text/, "0");
+  return sql.replace(/THEN left.*/, "THEN '00000001' END,").replace(/date_part.*text/, "0");
 }
 
-/** Kills the primary, and goes on over its standby, which has no standby of its own. */
-async function loseToStandby({ primary, standby, load, reopen }: Trial): Promise<void> {
-  await primary.stop("kill");
-  await standby.thaw();
-  await standby.start();
-  await standby.promote();
-  await reopen(1);
-  await load.more(200);
-}
+const CANCELLED = "200, kill standby, wait 200, cancel, wait 200, cancel, wait 200, cancel";
+const LOSE = "kill primary, start standby, promote";
+/** Goes on over the standby, which has no standby of its own. */
+const LOSE_FOR_GOOD = "kill primary, thaw standby, start standby, promote, reopen 1, 200";
+const REQUIRED = { requireSync: true, databaseDeadlineMs: 10_000 };
 
 export const FAULTS: Readonly<Record<string, Fault>> = {
   "the list of standbys is emptied while commits wait, and the primary is killed": {
-    requireSync: true,
-    prepare: ({ primary }) => primary.sql(SEE_STANDBYS),
-    happens: async (trial) => {
-      const { primary, standby, load } = trial;
-      await load.more(300);
-      await standby.freeze();
-      await sleep(300);
-      await primary.setStandbys("");
-      await sleep(3000);
-      await loseToStandby(trial);
-    },
-    control: {
-      without: "the proof by standbys, and the check of the list",
-      sabotage: { rewrite: withoutProofAndCheck },
-    },
+    options: REQUIRED,
+    before: "see",
+    steps: `300, freeze standby, wait 300, list, wait 3000, ${LOSE_FOR_GOOD}`,
+    without: { what: "the proof, and the check of the list", rewrite: withoutProofAndCheck },
   },
   "the list of standbys is filled, but not in force yet, and the primary is killed": {
-    requireSync: true,
-    followsTokens: false, // no probe is proven
-    prepare: async ({ primary, standby }) => {
-      await primary.sql(SEE_STANDBYS);
-      await primary.setStandbys("");
-      await standby.stop("kill");
-      await primary.pauseCheckpointer();
-      await primary.setStandbys("standby");
-    },
-    happens: async (trial) => {
-      await sleep(3000);
-      await loseToStandby(trial);
-    },
-    control: { without: "the proof by standbys", sabotage: { rewrite: withoutProof } },
+    options: { ...REQUIRED, followsTokens: false }, // no probe is proven
+    before: "see, list, kill standby, pause, list standby",
+    steps: `wait 3000, ${LOSE_FOR_GOOD}`,
+    without: { what: "the proof", rewrite: withoutProof },
   },
   "a primary that was replaced returns, and commits without a standby": {
-    happens: async ({ primary, standby, load, reopen }) => {
-      await load.more(300);
-      await primary.stop("kill");
-      await standby.promote();
-      await load.more(300);
-      primary.forgetStandbys();
-      await primary.start();
-      // Stores that start now see two hosts, and those that run must not go back.
-      await reopen(6);
-      await load.more(300);
-      await standby.stop("fast");
-      await sleep(500);
-      await standby.start();
-      await load.more(300);
-      await primary.stop("kill");
-    },
-    control: { without: "timelines", sabotage: { rewrite: withoutTimelines } },
+    // Stores that start then see two hosts, and those that run must not go back.
+    steps:
+      "300, kill primary, promote, 300, forget, start primary, reopen 6, 300, stop standby, wait 500, " +
+      "start standby, 300, kill primary",
+    without: { what: "timelines", rewrite: withoutTimelines },
   },
   "a standby is promoted beside its primary, which goes on": {
-    happens: async ({ primary, standby, load }) => {
-      await load.more(300);
-      await standby.promote();
-      const promoted = performance.now();
-      await load.more(1);
-      const firstMs = performance.now() - promoted;
-      await load.more(300);
-      await primary.stop("kill");
-      return { firstMs };
-    },
-    limits: { firstMs: 5000 },
+    steps: "300, promote, 300, kill primary",
+    firstMsMax: 5000,
   },
   "a primary is killed, and its standby promoted": {
+    steps: "500, kill primary, promote, 500",
+    firstMsMax: 500,
     isUnnoticed: true,
-    happens: async ({ primary, standby, load }) => {
-      await load.more(500);
-      await primary.stop("kill");
-      await standby.promote();
-      const promoted = performance.now();
-      await load.more(1);
-      const answered = performance.now();
-      await load.more(500);
-      return { firstMs: answered - promoted };
-    },
-    limits: { firstMs: 500 },
   },
   "a primary that is cut off from its standby is killed, and the standby promoted": {
-    happens: loseCutOffPrimary,
-    control: { without: "a synchronous standby", sabotage: { asynchronous: true } },
+    steps: `300, kill standby, wait 300, ${LOSE}, 300`,
+    without: { what: "a synchronous standby", standbys: "" },
   },
   "waits for the standby are cancelled, and the primary is killed": {
-    happens: cancelWaits,
-    control: { without: "heeding the server's notice", sabotage: { ignoreNotices: true } },
+    steps: `${CANCELLED}, ${LOSE}, 200`,
+    without: { what: "heeding the server's notice", ignoreNotices: true },
   },
   "the standby is cut off, and the primary crashes, returns and is killed": {
-    happens: async ({ primary, standby, load }) => {
-      await load.more(200);
-      await standby.stop("kill");
-      await sleep(500);
-      // The crash ends the waits, and what they waited for becomes visible.
-      await primary.stop("immediate");
-      await primary.start();
-      await sleep(1500);
-      await primary.stop("kill");
-      await standby.start();
-      await standby.promote();
-      await load.more(200);
-    },
-    control: { without: "a write for every repeat", sabotage: { rewrite: replayFromSelect } },
+    // The crash ends the waits, and what they waited for becomes visible.
+    steps: `200, kill standby, wait 500, crash primary, start primary, wait 1500, ${LOSE}, 200`,
+    without: { what: "a write for every repeat", rewrite: replayFromSelect },
   },
   "the role has settings that hide notices and wait for no standby, and waits are cancelled": {
-    prepare: ({ primary }) =>
-      primary.sql(
-        "ALTER ROLE plant_store SET client_min_messages = error; ALTER ROLE plant_store SET synchronous_commit = local",
-      ),
-    happens: cancelWaits,
-    control: {
-      without: "settings in the login",
-      sabotage: { rewrite: withoutSettings, plainLogin: true },
-    },
+    before: "hide",
+    steps: `${CANCELLED}, ${LOSE}, 200`,
+    without: { what: "settings in the login", rewrite: withoutSettings, plainLogin: true },
   },
   "a primary stops, its standby is promoted, and the old primary returns": {
-    happens: async ({ primary, standby, load }) => {
-      await load.more(300);
-      await primary.freeze();
-      await standby.promote();
-      await load.more(300);
-      await primary.thaw();
-      await sleep(1000);
-      await load.more(300);
-      await primary.stop("kill");
-    },
+    steps: "300, freeze primary, promote, 300, thaw primary, wait 1000, 300, kill primary",
   },
   "sessions are terminated, and a primary restarts in every way": {
     isUnnoticed: true,
-    happens: async ({ primary, load }) => {
-      await load.more(200);
-      for (let round = 0; round < 5; round++) {
-        await primary.endSessions();
-        await load.more(50);
-      }
-      for (const how of ["fast", "immediate", "kill"] as const) {
-        await primary.stop(how);
-        await primary.start();
-        await load.all(); // else one create could meet every restart, and its deadline
-      }
-    },
+    steps:
+      "200, terminate, 50, terminate, 50, terminate, 50, stop primary, start primary, all, " +
+      "crash primary, start primary, all, kill primary, start primary, all",
   },
 };
-
-export interface Cost {
-  readonly acknowledged: number;
-  readonly lost: number;
-  readonly changed: number;
-  readonly wrong: number;
-  /** Calls that ended with an error and were repeated. */
-  readonly failed: number;
-  /** The codes of their errors. */
-  readonly codes: readonly string[];
-  /** The longest call, and what the fault has measured, in whole units. */
-  readonly figures: Figures;
-}
 
 /** Makes a fault happen to a new pair of hosts. */
 export async function tryFault(
   cleanup: Cleanup,
-  { prepare, happens, requireSync = false, followsTokens = true }: Fault,
-  { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = DEADLINE_MS } = {},
+  { before = "wait 0", steps, options = {} }: Fault,
+  { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = 10_000 } = {},
 ): Promise<Cost> {
-  const pair = await startPair(cleanup, sabotage.asynchronous ? { standbys: "" } : {});
-  await prepare?.(pair);
+  const pair = await startPair(cleanup, sabotage);
   const { url } = pair;
   const pg = sabotageDriver(await loadDriver(), sabotage);
-  // Stores whose required standby does not return answer at their deadline.
-  const deadline = { databaseDeadlineMs: requireSync ? DEADLINE_MS : databaseDeadlineMs };
-  const open = async (options: Partial<PostgresOptions> = {}) =>
-    (await openStore(cleanup, { pg, url, ...deadline, ...options })).plants;
-  const first = { requireSync, followsTokens };
-  const load = new Load([await open(first), await open(first)], clients);
+  const open = async (more: Partial<PostgresOptions> = {}) =>
+    (await openStore(cleanup, { pg, url, databaseDeadlineMs, ...more })).plants;
+  const load = new Load();
   const reopen = async (count: number) =>
     load.use(await Promise.all(Array.from({ length: count }, () => open())));
-  const measured = await happens({ ...pair, load, reopen });
+  const trial = { ...pair, load, reopen };
+  await act(trial, before);
+  load.use([await open(options), await open(options)]);
+  load.start(clients);
+  const firstMs = await act(trial, steps);
   const report = await load.stop();
-  const found = await collect((await openStore(cleanup, { url })).plants.list());
-  const { acknowledged, failed, codes, longestMs } = report;
-  const figures = Object.entries({ longestMs, ...measured });
-  return {
-    acknowledged: acknowledged.size,
-    ...compare(report, found),
-    failed,
-    codes,
-    figures: Object.fromEntries(figures.map(([name, figure]) => [name, Math.round(figure)])),
-  };
+  const { plants } = await openStore(cleanup, { url });
+  return { ...compare(report, await collect(plants.list())), firstMs: Math.round(firstMs) };
 }
 
 function sabotageDriver(pg: Driver, sabotage: Sabotage): Driver {

@@ -50,7 +50,7 @@ async function setPaths(cluster: Cluster, database: string, path: string): Promi
 /** Uses everything that the store can do; `at` returns the URL for a role. */
 async function useStore(t: TestContext, at: (user: string) => string, owner: string) {
   const { tokenTable } = await openStore(t, { url: at(owner) });
-  await tokenTable.createFirst({ name: "first", scopes: ["write"] });
+  await tokenTable.create({ name: "first", scopes: ["write"] });
   const { plants, tokens } = await openStore(t, { url: at("plant_store") });
   assert.equal(await plants.create({ id: 7n, name: "Fern", tag: "indoor" }), "created");
   assert.equal(await plants.create({ id: 7n, name: "Fern", tag: "indoor" }), "replayed");

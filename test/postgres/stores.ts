@@ -11,7 +11,7 @@ import {
   type PostgresStore,
 } from "../../src/postgres/index.ts";
 import { bundleOptions } from "../support/program.ts";
-import { type Cleanup, Cluster, type ClusterOptions } from "./cluster.ts";
+import { type Cleanup, Cluster } from "./cluster.ts";
 
 /** The driver; the compiler needs none. */
 export async function loadDriver(): Promise<Driver> {
@@ -42,11 +42,11 @@ let databases = 0;
 
 /** A server that the tests of a file share: started by the first, stopped after the last. */
 export class SharedCluster {
-  readonly #options: ClusterOptions;
+  readonly #options: Parameters<typeof Cluster.start>[1];
   readonly #ends: (() => unknown)[] = [];
   #cluster: Promise<Cluster> | undefined;
 
-  constructor(options: ClusterOptions = {}) {
+  constructor(options: Parameters<typeof Cluster.start>[1] = {}) {
     this.#options = options;
     after(async () => {
       for (const end of this.#ends) await end();
@@ -136,3 +136,13 @@ export function buildProgram(): string {
 }
 
 export { NEEDS_POSTGRES } from "./cluster.ts";
+
+/** Runs work, and afterwards its cleanups, the newest first. */
+export async function withCleanup<T>(work: (cleanup: Cleanup) => Promise<T>): Promise<T> {
+  const ends: (() => unknown)[] = [];
+  try {
+    return await work({ after: (end) => ends.unshift(end) });
+  } finally {
+    for (const end of ends) await end();
+  }
+}

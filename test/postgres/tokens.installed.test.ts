@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { TokenRecord } from "../../src/index.ts";
 import { collectWarnings, HANG_MS, TIMEOUT, until } from "../support/watch.ts";
 import { loadDriver, NEEDS_POSTGRES, openStore, SharedCluster, startPair } from "./stores.ts";
 
@@ -79,25 +78,6 @@ test("a change whose response is lost is made once", OPTIONS, async (t) => {
       ["app", true],
     ],
   );
-});
-
-test("ten thousand tokens move, while others are created", OPTIONS, async (t) => {
-  const { server, database, operator } = await openGarden(t, 0);
-  const { tokenTable: other } = await openStore(t, { url: server.url(database) });
-  const many = Array.from({ length: 10_000 }, (_, at): TokenRecord => {
-    const hash = ((at * 7919) % 10_007).toString(16).padStart(64, "0");
-    const revoked = at % 3 === 0 ? { revokedAt: at } : {};
-    return { name: `app${at}`, hash, scopes: ["write"], createdAt: at, ...revoked };
-  });
-  const [count] = await Promise.all([
-    operator.import(many),
-    ...["a", "b", "c"].map((name) => other.create({ name })),
-  ]);
-  assert.equal(count, 10_000);
-  assert.equal(await operator.import(many), 0);
-  const listed = await other.list();
-  assert.deepEqual(listed.slice(0, 10_000), many);
-  assert.equal(listed.length, 10_003);
 });
 
 test("the role of the servers cannot change tokens, and is told who can", OPTIONS, async (t) => {

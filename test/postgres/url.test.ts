@@ -11,7 +11,8 @@ test("a URL has libpq's meaning: several hosts, ports, sockets, percent signs", 
       { host: "::1", port: 5433 },
       { host: "/run/pg", port: 6000 },
     ],
-    tls: { mode: "verify-full", ca: undefined },
+    sslmode: "verify-full",
+    ca: undefined,
     user: "a@b",
     password: "p:w",
     database: "g d",
@@ -26,7 +27,7 @@ test("TLS is checked in full unless every host is this machine", () => {
     ["postgres://db.example/x?sslmode=verify-ca", "verify-ca"],
     ["postgres://db.example/x?channel_binding=require&connect_timeout=3", "verify-full"],
   ] as const) {
-    assert.equal(parseDatabaseUrl(url).tls.mode, mode, url);
+    assert.equal(parseDatabaseUrl(url).sslmode, mode, url);
   }
 });
 
