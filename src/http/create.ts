@@ -61,7 +61,7 @@ export class Creates {
     if (exchange.isResponded || exchange.isOver) return;
     if (body.length === 0) throw new PlantStoreError("invalid_json", "body: it is empty");
     const plant = parseNewPlant(body);
-    await this.#plants.create(plant);
+    await exchange.during(this.#plants.create(plant));
     exchange.respond({ status: 200, body: encodePlant(plant) });
   }
 }

@@ -73,6 +73,7 @@ export class Exchange {
   #held = 0;
   #isResponded = false;
   #isPublished = false;
+  #isWorking = false;
   #isEnded = false;
 
   /** @param onEnd is called once the system has the response, or the client has left. Only for our own server. */
@@ -117,6 +118,17 @@ export class Exchange {
     const more = Math.min(bytes, this.#budget.half - this.#held);
     this.#budget.take(this.caller?.name ?? "", more);
     this.#held += more;
+  }
+
+  /** Gives nothing back until this work is over, even if the client leaves before, so that work cannot pile up. */
+  async during<T>(work: Promise<T>): Promise<T> {
+    this.#isWorking = true;
+    try {
+      return await work;
+    } finally {
+      this.#isWorking = false;
+      if (this.#isEnded) this.#giveBack();
+    }
   }
 
   /** Has the connection close after the response. */
@@ -213,12 +225,16 @@ export class Exchange {
     else this.#previous.whenSent(() => closeWith(req.socket, text));
   }
 
+  #giveBack(): void {
+    this.#budget.giveBack(this.caller?.name ?? "", this.#held);
+  }
+
   readonly #end = (): void => {
     if (this.#isQueued) this.req.socket.off("close", this.#end);
     if (this.#isEnded) return;
     this.#isEnded = true;
     this.#previous = undefined; // or each exchange would keep all earlier ones
-    this.#budget.giveBack(this.caller?.name ?? "", this.#held);
+    if (!this.#isWorking) this.#giveBack();
     this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
     this.#onEnd?.(this);
   };

@@ -19,7 +19,7 @@ import { invalidToken } from "./head.ts";
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
 
-const READING_MAX = 256;
+const READING_MAX = 64;
 const PLANT_BYTES = 8 * 1024;
 /** A block that the store reads, a slice, and what the socket has not taken yet. */
 const LIST_BYTES = 256 * 1024;
@@ -37,7 +37,7 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 export class Reads {
   readonly #plants: PlantService;
   readonly #tokens: TokenVerifier;
-  /** Reads whose clients have left must not pile up in the store. */
+  /** Reads whose clients have left must not pile up in the store: each keeps the sixteen of its connection. */
   readonly #reading = new Semaphore(READING_MAX);
   readonly #turns = new Semaphore(1);
 
@@ -49,9 +49,10 @@ export class Reads {
   /** @throws PlantStoreError `overloaded`, `unknown_plant`, or what the store throws. */
   async get(exchange: Exchange, id: bigint): Promise<void> {
     exchange.hold(PLANT_BYTES);
-    const line = await this.#reading.run(async () => {
+    const reading = this.#reading.run(async () => {
       return exchange.isOver ? undefined : this.#plants.getLine(id);
     });
+    const line = await exchange.during(reading);
     if (exchange.isOver) return;
     if (line === undefined)
       throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
@@ -70,7 +71,8 @@ export class Reads {
     const bytesMax = isStream ? Number.POSITIVE_INFINITY : PAGE_BYTES_MAX;
     const slices = this.#slices(exchange, token, { after, limit, bytesMax });
     try {
-      await (isStream ? sendStream(exchange, slices) : sendPage(exchange, slices, limit));
+      const send = isStream ? sendStream : sendPage;
+      await exchange.during(send(exchange, slices, limit));
     } finally {
       await slices.return(false);
     }

