@@ -121,6 +121,9 @@ a damaged token file has the tokens above the damage: auth/token-file
 a missing token file is a failure: auth/token-registry
 - if (file === undefined) return Buffer.alloc(0);
 + if (file === undefined) throw new Error("missing");
+tokens are listed that are not durable: auth/token-file
+-   await withIoError(\`Cannot sync "\${directory}"\`, () => disk.syncFolder(path.dirname(filePath)));
++   await withIoError(\`Cannot sync "\${directory}"\`, async () => disk.stat(path.dirname(filePath)));
 auth/token-registry.ts
 a server may serve tokens that are not on disk: auth/token-registry
 - await registry.#read(true);
