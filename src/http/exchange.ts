@@ -44,6 +44,9 @@ const SAFE_ID = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
 const OUR_ID = `${randomBytes(6).toString("hex")}-`;
 let made = 0;
 
+/** What Latin-1 does not write as UTF-8 does. */
+const NOT_ASCII = /[^ -~]/;
+
 /** The path of a request target, which may be a path or a URL (RFC 9112 section 3.2). */
 export function pathOf(target: string): string {
   const path = target.startsWith("/") ? target : target.replace(/^https?:\/\/[^/?#]*/i, "");
@@ -209,7 +212,12 @@ export class Exchange {
   }
 
   #send({ status, body, headers }: Reply): void {
-    this.res.writeHead(status, this.#headersFor(body, headers)).end(body);
+    const { res } = this;
+    res.writeHead(status, this.#headersFor(body, headers));
+    const isAscii = typeof body === "string" && !NOT_ASCII.test(body);
+    // Ended later, and as Latin-1, head and body are one short write; `end(body)` makes two.
+    if (body.length > 0) res.write(body, isAscii ? "latin1" : "utf8", () => res.end());
+    else res.end();
   }
 
   #respondLast({ status, body, headers }: Reply): void {
