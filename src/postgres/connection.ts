@@ -31,6 +31,21 @@ export class DatabaseError extends Error {
     this.name = "DatabaseError";
     this.sqlstate = sqlstate;
   }
+
+  /** Whether another transaction has locked a row. */
+  get isLock(): boolean {
+    return this.sqlstate === "55P03";
+  }
+
+  /** Whether a row is at fault, so that the other rows of its statement may be sent without it. */
+  get isOfRow(): boolean {
+    return this.isLock || /^2[123]/.test(this.sqlstate ?? "");
+  }
+
+  /** Whether the disk is full, or the statement does not fit the database: sent again it would fail again. */
+  get isRefusal(): boolean {
+    return /^(53100|42)/.test(this.sqlstate ?? "");
+  }
 }
 
 /**

@@ -16,7 +16,7 @@ import type { CreateOutcome } from "../core/services.ts";
 import { type Connection, DatabaseError, type Rows } from "./connection.ts";
 import type { Database } from "./database.ts";
 import { CREATE, createValues, isPlantOfRow } from "./schema.ts";
-import { isOfRow, ROW_LOCKED, SerialConnection, withTimeout } from "./serial-connection.ts";
+import { SerialConnection, withTimeout } from "./serial-connection.ts";
 
 const BATCH_PLANTS_MAX = 1000;
 const BATCH_BYTES_MAX = 1024 * 1024;
@@ -78,7 +78,7 @@ export class Creates {
   constructor(database: Database, connections: number, queueBytesMax: number) {
     this.#database = database;
     this.#queueBytesMax = queueBytesMax;
-    this.#idle = Array.from({ length: connections }, () => new SerialConnection(database));
+    this.#idle = Array.from({ length: connections }, () => new SerialConnection(database.hosts));
   }
 
   /** Stores a plant, or waits for the create of the same id that is under way. */
@@ -126,7 +126,7 @@ export class Creates {
   #flush(): void {
     this.#isFlushDue = false;
     const isShared = this.#sending > 0 && clock.monotonicMs() - this.#sendingSince < SHARE_MS;
-    if (this.#queue.size < (isShared ? SHARE_PLANTS : 1) || this.#database.isClosed) return;
+    if (this.#queue.size < (isShared ? SHARE_PLANTS : 1) || this.#database.hosts.isClosed) return;
     const lane = this.#idle.pop();
     if (lane !== undefined) void this.#work(lane);
   }
@@ -195,11 +195,11 @@ export class Creates {
 
   /** What becomes of a batch that has failed. */
   async #sendParts(lane: SerialConnection, batch: readonly Entry[], error: DatabaseError) {
-    const isLocked = error.sqlstate === ROW_LOCKED;
-    const isRefused = batch.length === 1 && isOfRow(error) && !isLocked;
-    const isOver = this.#database.isClosed || this.#database.isFinal(error) || isRefused;
+    const { hosts } = this.#database;
+    const isRefused =
+      hosts.isFinal(error) || (batch.length === 1 && error.isOfRow && !error.isLock);
     const half = batch.length >> 1;
-    if (isOver || !isWanted(batch)) {
+    if (isRefused || hosts.isClosed || !isWanted(batch)) {
       this.#database.warnOfRefusal(error);
       for (const entry of batch) {
         this.#remove(entry);
@@ -210,7 +210,7 @@ export class Creates {
       await this.#send(lane, batch.slice(half), PART_LOCK_TIMEOUT_MS);
     } else {
       const [entry] = batch as [Entry];
-      if (isLocked) entry.triedUntil ||= clock.monotonicMs() + LOCKED_MS;
+      if (error.isLock) entry.triedUntil ||= clock.monotonicMs() + LOCKED_MS;
       void this.#tryLater(entry);
     }
   }
@@ -227,14 +227,14 @@ export class Creates {
   #publish(created: readonly Entry[], syncMs: number): void {
     if (!batches.hasSubscribers || created.length === 0) return;
     const bytes = created.reduce((sum, entry) => sum + entry.bytes - ENTRY_BYTES, 0);
-    const log = this.#database.state().host ?? "";
+    const log = this.#database.hosts.inUse ?? "";
     batches.publish({ log, records: created.length, bytes, syncMs });
   }
 }
 
 function writeFailed(cause: DatabaseError): PlantStoreError {
   const why =
-    cause.sqlstate === undefined || cause.sqlstate === ROW_LOCKED
+    cause.sqlstate === undefined || cause.isLock
       ? "Cannot say whether the plant was stored, because the database did not confirm it in time"
       : "Cannot store the plant, because the database refuses it (the server's log has the reason)";
   return new PlantStoreError("write_failed", `${why}: send the identical request again`, { cause });

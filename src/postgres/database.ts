@@ -43,19 +43,17 @@ const NO_COMMITS =
 
 export class Database {
   readonly deadlineMs: number;
+  readonly hosts: Hosts;
   /** For statements that only read. */
-  readonly reads = new SerialConnection(this);
+  readonly reads: SerialConnection;
   /** For writes that wait for no batch of creates: those of the tokens, and creates of locked rows. */
-  readonly writes = new SerialConnection(this);
-  readonly #probes = new SerialConnection(this);
-  readonly #options: DatabaseOptions;
-  readonly #hosts: Hosts;
+  readonly writes: SerialConnection;
+  readonly #probes: SerialConnection;
+  readonly #requireSync: boolean;
   #committedProbes = 0;
   /** The estimate of the engine; `undefined` before its first one. */
   plants: number | undefined;
   #isSynchronous: boolean | undefined;
-  /** Why no probe has committed since the last one that has. */
-  lastError: DatabaseError | undefined;
   #awaySince: number | undefined;
   #warned = "";
   #warnedAt = 0;
@@ -64,37 +62,15 @@ export class Database {
   /** @throws RangeError for a URL that cannot be used; TypeError for another driver. */
   constructor(options: DatabaseOptions) {
     this.deadlineMs = options.deadlineMs;
-    this.#options = options;
-    this.#hosts = new Hosts(options);
+    this.#requireSync = options.requireSync;
+    this.hosts = new Hosts(options);
+    this.reads = new SerialConnection(this.hosts);
+    this.writes = new SerialConnection(this.hosts);
+    this.#probes = new SerialConnection(this.hosts);
   }
 
   state(): Omit<DatabaseStatus, "leaseAgeMs"> {
-    return { host: this.#hosts.inUse, isSynchronous: this.#isSynchronous };
-  }
-
-  get isClosed(): boolean {
-    return this.#hosts.isClosed;
-  }
-
-  /** Statements under way are rejected. */
-  close(): void {
-    this.#hosts.isClosed = true;
-    this.#hosts.closeAll();
-  }
-
-  isFinal(error: DatabaseError): boolean {
-    return this.#hosts.isFinal(error);
-  }
-
-  /** A new connection to the primary. @throws DatabaseError */
-  async connect(): Promise<Connection> {
-    try {
-      return await this.#hosts.connect();
-    } catch (error) {
-      this.lastError = error as DatabaseError;
-      if (this.#hosts.connections.length === 0) this.#warn(this.lastError);
-      throw error;
-    }
+    return { host: this.hosts.inUse, isSynchronous: this.#isSynchronous };
   }
 
   /**
@@ -112,7 +88,7 @@ export class Database {
   ): Promise<Rows> {
     const rows = await connection.query(text, values);
     let position: string | null = null;
-    for (let pauseMs = 1; this.#options.requireSync; pauseMs = Math.min(2 * pauseMs, 50)) {
+    for (let pauseMs = 1; this.#requireSync; pauseMs = Math.min(2 * pauseMs, 50)) {
       const [row = []]: Rows = await connection.query(STANDBYS, [position]);
       const [newest = null, names, count] = row;
       if (Number(count) >= countNeeded(names ?? "")) break;
@@ -133,7 +109,7 @@ export class Database {
     try {
       return await this.#probes.run((each) => this.#probe(each, version), this.deadlineMs);
     } catch (error) {
-      if (error instanceof UnusableDatabaseError) this.#hosts.closeAll();
+      if (error instanceof UnusableDatabaseError) this.hosts.closeAll();
       this.#warn(error as DatabaseError);
       throw error;
     } finally {
@@ -145,13 +121,12 @@ export class Database {
     const begun = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
     const { host, pid } = connection;
     const server = { host, timeline: 0, startedAt: "" };
-    const { requireSync } = this.#options;
-    this.lastError = new DatabaseError(NO_COMMITS); // until it has
-    const probing = this.write(connection, PROBE, [String(requireSync)]);
+    this.hosts.lastError = new DatabaseError(NO_COMMITS); // until it has
+    const probing = this.write(connection, PROBE, [String(this.#requireSync)]);
     const rows = await probing.catch(explainRefusal(server));
     const { isSynchronous } = verifyState(server, rows);
-    if (requireSync && !isSynchronous) {
-      this.#hosts.closeAll();
+    if (this.#requireSync && !isSynchronous) {
+      this.hosts.closeAll();
       throw new DatabaseError(NO_STANDBY);
     }
     if (!isSynchronous && this.#isSynchronous !== false) publishWarning(NO_STANDBY);
@@ -160,7 +135,7 @@ export class Database {
     this.plants = Number(estimate) >= 0 ? Number(estimate) : undefined;
     for (const each of this.#lateSince(begun.monotonicMs)) each.close();
     this.#noteCommit();
-    if (++this.#committedProbes % PROBES_PER_SEARCH === 0) void this.#hosts.askOthers();
+    if (++this.#committedProbes % PROBES_PER_SEARCH === 0) void this.hosts.askOthers();
     const version = `${pid} ${changes}`; // another server may have other tokens
     const tokens = version === known ? undefined : await connection.query(LIST_TOKENS);
     return { begun, version, tokens };
@@ -169,17 +144,17 @@ export class Database {
   /** The connections with a statement that is past its deadline, and was sent before a moment. */
   #lateSince(moment: number): Connection[] {
     const late = Math.min(moment, clock.monotonicMs() - Math.max(this.deadlineMs, CONFIRM_MS));
-    return this.#hosts.connections.filter(({ busySince = late }) => busySince < late);
+    return this.hosts.connections.filter(({ busySince = late }) => busySince < late);
   }
 
   /** Asks all hosts while a probe hangs, and closes connections that a firewall has forgotten. Never rejects. */
   async #confirm(): Promise<void> {
     try {
-      await this.#hosts.find();
+      await this.hosts.find();
       const late = this.#lateSince(clock.monotonicMs());
       if (late.length === 0) return;
       this.#warn(new DatabaseError(NO_COMMITS));
-      const connection = await this.#hosts.connect();
+      const connection = await this.hosts.connect();
       for (const each of late) {
         const working = await connection.query(IS_WORKING, [each.pid]);
         if (working.length === 0) each.close();
@@ -192,24 +167,22 @@ export class Database {
 
   /** Warns of each reason once, and again at each deadline; a start that fails says it itself. */
   #warn(error: DatabaseError): void {
-    this.lastError = error;
     const now = clock.monotonicMs();
     this.#awaySince ??= now;
     const isKnown = error.message === this.#warned && now - this.#warnedAt < this.deadlineMs;
-    const isOfStart = this.#isSynchronous === undefined && this.isFinal(error);
-    if (isKnown || isOfStart || this.isClosed) return;
+    const isOfStart = this.#isSynchronous === undefined && this.hosts.isFinal(error);
+    if (isKnown || isOfStart || this.hosts.isClosed) return;
     this.#warned = error.message;
     this.#warnedAt = now;
     publishWarning(error.message);
   }
 
   #noteCommit(): void {
-    this.lastError = undefined;
     if (this.#awaySince === undefined) return;
     const seconds = ((clock.monotonicMs() - this.#awaySince) / 1000).toFixed(1);
     this.#awaySince = undefined;
     this.#warned = "";
-    publishWarning(`Reconnected to the database at "${this.#hosts.inUse}" after ${seconds} s`);
+    publishWarning(`Reconnected to the database at "${this.hosts.inUse}" after ${seconds} s`);
   }
 
   /** Warns once of each reason why a statement is refused, which no client receives. */

@@ -9,7 +9,6 @@
 import { clock, sleep } from "../clock.ts";
 import { Connection, DatabaseError, type PgModule } from "./connection.ts";
 import { CHECK, CHECK_SERVER } from "./schema.ts";
-import { isRefusal } from "./serial-connection.ts";
 import { type DatabaseHost, type DatabaseUrl, formatHost, parseDatabaseUrl } from "./url.ts";
 import {
   type DatabaseState,
@@ -42,6 +41,8 @@ type Opened = Server & DatabaseState & { readonly connection: Connection };
 
 export class Hosts {
   isClosed = false;
+  /** Why there was no connection the last time. */
+  lastError: DatabaseError | undefined;
   readonly #options: HostOptions;
   readonly #connections = new Set<Connection>();
   /** The server that was found last, and whether it is still used. */
@@ -73,19 +74,29 @@ export class Hosts {
     return [...this.#connections].filter(({ isOpen }) => isOpen);
   }
 
+  /** Statements under way are rejected. */
   closeAll(): void {
     for (const connection of this.#connections) connection.close();
   }
 
   /** Whether no attempt can succeed before a person acts. */
   isFinal(error: DatabaseError): boolean {
-    if (error instanceof UnusableDatabaseError || isRefusal(error)) return true;
+    if (error instanceof UnusableDatabaseError || error.isRefusal) return true;
     // Of a login, or the name of a database: they may change while servers run.
     return this.#store === undefined && /^(28|3D)/.test(error.sqlstate ?? "");
   }
 
   /** A new connection to the primary. @throws DatabaseError */
   async connect(): Promise<Connection> {
+    try {
+      return await this.#connect();
+    } catch (error) {
+      this.lastError = error as DatabaseError;
+      throw error;
+    }
+  }
+
+  async #connect(): Promise<Connection> {
     if (!this.#isInUse) await this.find();
     const { host } = this.#primary as Server;
     const name = formatHost(host);

@@ -73,7 +73,8 @@ export async function openPostgres(options: PostgresOptions): Promise<PostgresSt
   const close = async () => {
     tokens.close();
     await plants.close();
-    database.close();
+    database.hosts.isClosed = true;
+    database.hosts.closeAll();
   };
   try {
     const connecting = () => database.reads.run(async () => {}, deadlineMs);
@@ -82,7 +83,7 @@ export async function openPostgres(options: PostgresOptions): Promise<PostgresSt
   } catch (error) {
     await close();
     const isUnusable = error instanceof UnusableDatabaseError;
-    const cause = isUnusable ? error : ((database.lastError ?? error) as Error);
+    const cause = isUnusable ? error : ((database.hosts.lastError ?? error) as Error);
     const code = isUnusable ? "corruption" : "io_error";
     throw new PlantStoreError(code, cause.message, { cause });
   }

@@ -1,44 +1,21 @@
-/**
- * Statements one after the other, on a connection that is replaced when it breaks; and which failures of a
- * statement are final.
- */
+/** Statements one after the other, on a connection that is replaced when it breaks. */
 import { clock, sleep } from "../clock.ts";
 import { type Connection, DatabaseError } from "./connection.ts";
-
-/** The SQLSTATE of a row that another transaction has locked. */
-export const ROW_LOCKED = "55P03";
-
-/** Whether a row is at fault, so that the other rows of its statement may be sent without it. */
-export function isOfRow({ sqlstate = "" }: DatabaseError): boolean {
-  return sqlstate === ROW_LOCKED || /^2[123]/.test(sqlstate);
-}
-
-/** Whether the disk is full, or the statement does not fit the database: sent again it would fail again. */
-export function isRefusal({ sqlstate = "" }: DatabaseError): boolean {
-  return sqlstate === "53100" || sqlstate.startsWith("42");
-}
-
-/** What this needs of a database. */
-interface Source {
-  readonly isClosed: boolean;
-  connect(): Promise<Connection>;
-  /** Whether no attempt can succeed before a person acts. */
-  isFinal(error: DatabaseError): boolean;
-}
+import type { Hosts } from "./hosts.ts";
 
 export class SerialConnection {
-  readonly #source: Source;
+  readonly #hosts: Hosts;
   #connection: Connection | undefined;
   /** Never rejects. */
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(source: Source) {
-    this.#source = source;
+  constructor(hosts: Hosts) {
+    this.#hosts = hosts;
   }
 
   /** Connects, unless it is connected. @throws DatabaseError */
   async connect(): Promise<Connection> {
-    if (!this.#connection?.isOpen) this.#connection = await this.#source.connect();
+    if (!this.#connection?.isOpen) this.#connection = await this.#hosts.connect();
     return this.#connection;
   }
 
@@ -60,10 +37,10 @@ export class SerialConnection {
       try {
         return await work(await this.connect());
       } catch (error) {
-        if (!(error instanceof DatabaseError) || isOfRow(error)) throw error;
-        if (this.#source.isFinal(error)) throw error;
+        if (!(error instanceof DatabaseError) || error.isOfRow) throw error;
+        if (this.#hosts.isFinal(error)) throw error;
         this.#connection?.close();
-        if (this.#source.isClosed || clock.monotonicMs() >= deadline) throw error;
+        if (this.#hosts.isClosed || clock.monotonicMs() >= deadline) throw error;
       }
       if (attempt > 1) await sleep(Math.min(10 * attempt, 200));
       return repeat(attempt + 1);

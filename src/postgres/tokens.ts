@@ -38,7 +38,7 @@ export class PostgresTokens extends LiveTokens {
   async start(isPatient: boolean): Promise<void> {
     while (!this.isReadable) {
       await this.#poll().catch((error) => {
-        const isAway = error instanceof DatabaseError && !this.#database.isFinal(error);
+        const isAway = error instanceof DatabaseError && !this.#database.hosts.isFinal(error);
         if (!isAway || !isPatient) throw error;
       });
     }

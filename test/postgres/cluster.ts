@@ -132,10 +132,8 @@ export class Cluster {
     await until("the server answers", () => {
       // A server that starts while sessions of a killed one still end exits at once.
       if (this.#server === undefined) this.#spawn();
-      return this.sql("SELECT 1").then(
-        () => true,
-        () => false,
-      );
+      const isUp = (lines: string[]) => lines.length > 0;
+      return this.sql("SELECT 1").then(isUp, () => false);
     });
   }
 

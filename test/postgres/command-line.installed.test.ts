@@ -10,7 +10,14 @@ import { freePort } from "../support/serve.ts";
 import { tokenPath } from "../support/token-files.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { compare, Load, overHttp } from "./load.ts";
-import { buildProgram, collect, NEEDS_POSTGRES, openStore, SharedCluster } from "./stores.ts";
+import {
+  buildProgram,
+  collect,
+  NEEDS_POSTGRES,
+  openStore,
+  SharedCluster,
+  succeeds,
+} from "./stores.ts";
 
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
 const cluster = new SharedCluster({
@@ -109,11 +116,7 @@ test("a URL that is replaced in its file is used without a restart", OPTIONS, as
   const { url, stderr, stop } = await serve(t, args);
   const plants = overHttp(url, token);
   let id = 0n;
-  const creates = () =>
-    plants.create({ id: ++id, name: "Fern" }).then(
-      () => true,
-      () => false,
-    );
+  const creates = () => succeeds(plants.create({ id: ++id, name: "Fern" }));
   await until("plants are stored", creates);
   await setPassword("p:w/2");
   assert.ok(await creates(), "connections that are open outlive the password");

@@ -4,7 +4,7 @@ import net from "node:net";
 import { test } from "node:test";
 import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 import { Cluster } from "./cluster.ts";
-import { NEEDS_POSTGRES, openStore, SharedCluster, startPair } from "./stores.ts";
+import { NEEDS_POSTGRES, openStore, SharedCluster, startPair, succeeds } from "./stores.ts";
 
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
 const cluster = new SharedCluster();
@@ -35,12 +35,7 @@ test(
       ),
     );
     await clone.stop();
-    await until("the store goes on", () =>
-      plants.create({ id: 2n, name: "Fern" }).then(
-        () => true,
-        () => false,
-      ),
-    );
+    await until("the store goes on", () => succeeds(plants.create({ id: 2n, name: "Fern" })));
   },
 );
 

@@ -59,11 +59,7 @@ export class SharedCluster {
   }
 
   /** A database with the tables, and its URL for the role of the servers. */
-  async createStore(): Promise<{
-    readonly cluster: Cluster;
-    readonly database: string;
-    readonly url: string;
-  }> {
+  async createStore() {
     const cluster = await this.get();
     const database = `garden${++databases}`;
     await cluster.createStore(database);
@@ -85,6 +81,13 @@ export async function openStore(
   const store = await openPostgres({ pg: await loadDriver(), ...options });
   t.after(() => store.close());
   return store;
+}
+
+export function succeeds(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false,
+  );
 }
 
 export async function collect<T>(list: AsyncIterable<T>): Promise<T[]> {
