@@ -33,16 +33,16 @@ function readStatus(status: Status): Metrics {
       { state: name },
       Number(name === state),
     ]),
-    "plant_store_plants gauge Plants stored.": store?.plants,
-    "plant_store_log_bytes gauge Durable bytes of the log.": store?.logBytes,
-    "plant_store_queue_bytes gauge Bytes of records that wait for the disk.": store?.queueBytes,
+    "plant_store_plants gauge Plants stored.": store.plants,
+    "plant_store_log_bytes gauge Durable bytes of the log.": store.logBytes,
+    "plant_store_queue_bytes gauge Bytes of records that wait for the disk.": store.queueBytes,
     "plant_store_disk_free_bytes gauge Free room on the disk.": disk?.freeBytes,
     "plant_store_disk_size_bytes gauge The size of the disk.": disk?.totalBytes,
     "plant_store_database_synchronous gauge 1 if commits wait for a standby.":
       database && Number(database.isSynchronous ?? false),
     "plant_store_database_lease_age_seconds gauge Since the last proof that it is the primary.":
       database && database.leaseAgeMs / 1000,
-    "plant_store_tokens gauge Live tokens.": store && tokens.length,
+    "plant_store_tokens gauge Live tokens.": tokens.length,
     "plant_store_token_soonest_expiry_timestamp_seconds gauge When the first live token expires.":
       soonest && [[{ token: soonest.name }, soonest.expiresAt / 1000]],
   };

@@ -107,7 +107,7 @@ h2 { font-size: 1rem; margin-bottom: .5rem; }
 a { color: var(--leaf); }
 .state { padding: .1rem .6rem; border-radius: 1rem; color: var(--card); background: var(--bad); }
 .ready { background: var(--leaf); }
-.starting, .draining { background: var(--sun); }
+.draining { background: var(--sun); }
 .bad { color: var(--bad); }
 section, figure { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .75rem 1rem; min-width: 0; }
 dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(6.5rem, 1fr)); gap: .75rem 1rem; }

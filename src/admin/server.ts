@@ -1,8 +1,8 @@
 /**
  * The operator's own listener, beside the service: health, metrics, status page.
  *
- * It starts before the store is open, so that a long start can be watched, and closes last. It reads only,
- * and asks for no token: its address is its only protection. Everything that it shows is in memory, so it
+ * It starts after the service, and closes after it. It reads only, and asks for no token: its address is its
+ * only protection. Everything that it shows is in memory, so it
  * responds in the turn of the request, and the connection closes: of a body it reads what came with the head.
  * It keeps no process alive.
  */

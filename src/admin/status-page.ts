@@ -60,7 +60,7 @@ function renderFigures(status: Status, history: readonly Slot[]): Html {
     const seconds = quantileOf(histograms, share);
     return seconds === 0 ? "–" : `${figure(1000 * seconds)} ms`;
   };
-  const plants = status.store()?.plants;
+  const plants = status.store().plants;
   const failures = total(slots, "failures");
   return html`<section aria-label="Now">${facts([
     ["Plants", plants === undefined ? "–" : figure(plants)],
@@ -78,8 +78,8 @@ const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** A database only estimates how many plants it has. */
 function renderFirstRequest(status: Status): Html {
-  if (status.store()?.plants !== 0 || status.database() !== undefined) return html``;
-  const url = quote(`${status.url ?? "http://HOST:PORT"}/plants`);
+  if (status.store().plants !== 0 || status.database() !== undefined) return html``;
+  const url = quote(`${status.url}/plants`);
   return html`<section><h2>No plant yet</h2><p>Create the first one, with a token in the variable TOKEN:</p>
 <code>curl -X POST ${url} -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'</code></section>`;
 }
@@ -100,7 +100,7 @@ function renderPlots(slots: readonly Slot[]): Html[] {
 
 function renderDisk(status: Status, folder: string): Html {
   const { disk } = status;
-  const { logBytes, queueBytes, msSinceRefusal } = status.store() ?? {};
+  const { logBytes, queueBytes, msSinceRefusal } = status.store();
   const share = disk === undefined ? 1 : disk.freeBytes / disk.totalBytes;
   const part = disk && `, ${Math.floor(100 * share)} % of ${size(disk.totalBytes)}`;
   const free = `${size(disk?.freeBytes)}${part ?? ""}`;
@@ -150,5 +150,5 @@ function renderTokens(status: Status, { lastUses }: Recorder): Html {
   const { folder } = status;
   const place = folder === undefined ? "--database URL" : `--data ${quote(folder)}`;
   const command = html`None. Create one: <code>plant-store token create NAME ${place}</code>`;
-  return list("Tokens", rows, status.store() === undefined ? "Not read yet." : command);
+  return list("Tokens", rows, command);
 }

@@ -4,7 +4,6 @@ import type { DatabaseStatus, StoreStatus, TokenStatus } from "../core/services.
 
 /** Every state, explained to people. */
 const MESSAGES = {
-  starting: "the log is being read",
   ready: "requests are carried out",
   "out-of-disk": "the disk refuses writes: creates get 503",
   "tokens-unreadable": "the tokens cannot be read: requests get 503; the log has the reason",
@@ -25,15 +24,12 @@ export interface Status {
   readonly version: string;
   /** The whole path of the data directory; `undefined` if the store is a database. */
   readonly folder: string | undefined;
-  /** The URL of the service; `undefined` until it listens. */
-  readonly url: string | undefined;
-  /** How much of the log a start has read; `undefined` until the first bytes are read. */
-  readonly progress: { readonly bytes: number; readonly total: number } | undefined;
+  /** The URL of the service. */
+  readonly url: string;
   /** The disk that the plants are on, as it was at most 10 s ago; `undefined` if it is unknown. */
   readonly disk: { readonly freeBytes: number; readonly totalBytes: number } | undefined;
   state(): ServiceState;
-  /** `undefined` until the store is open. */
-  store(): StoreStatus | undefined;
+  store(): StoreStatus;
   /** `undefined` if the store is no database. */
   database(): DatabaseStatus | undefined;
   /** The live tokens. */
@@ -49,15 +45,13 @@ const REFUSAL_COUNTS_MS = 10_000;
 const ROOM_BYTES = 2 * 1024 * 1024;
 
 export function readState(status: Status): { readonly state: State; readonly message: string } {
-  const { disk, progress } = status;
+  const { disk } = status;
   const state = status.state();
-  const msSinceRefusal = status.store()?.msSinceRefusal ?? Number.POSITIVE_INFINITY;
+  const msSinceRefusal = status.store().msSinceRefusal ?? Number.POSITIVE_INFINITY;
   const isFull =
     Number.isFinite(msSinceRefusal) && disk !== undefined && disk.freeBytes < ROOM_BYTES;
   if (state === "ready" && (isFull || msSinceRefusal < REFUSAL_COUNTS_MS)) {
     return { state: "out-of-disk", message: MESSAGES["out-of-disk"] };
   }
-  if (state !== "starting" || progress === undefined) return { state, message: MESSAGES[state] };
-  const percent = Math.floor((100 * progress.bytes) / Math.max(progress.total, 1));
-  return { state, message: `${MESSAGES[state]}, ${percent} % so far` };
+  return { state, message: MESSAGES[state] };
 }

@@ -49,8 +49,8 @@ export function variableOf(name: string): string {
 }
 
 /**
- * Whether Kubernetes has set this variable for a Service (a "service link"): a Service named `plant-store`
- * has names like those of our variables.
+ * Whether Kubernetes has set this variable for a Service: one called `plant-store` has variables that look like
+ * ours (service links).
  */
 export function isServiceLink(name: string, value = ""): boolean {
   return value.startsWith("tcp://") || /_SERVICE_(HOST|PORT)|_PORT_\d/.test(name);
@@ -77,8 +77,8 @@ export function defineCommand<const O extends Options>(command: Command<O>): Com
 }
 
 /**
- * 0: done; 1: it failed, or the answer is no; 2: wrong usage; 3: the data needs a person. A
- * supervisor may run the command again after a 1, never after a 3.
+ * 0: done; 1: failed, not found, or not healthy; 2: wrong usage; 3: manual repair needed. A supervisor may
+ * run the command again after a 1, never after a 2 or a 3.
  */
 export type ExitStatus = 0 | 1 | 2 | 3;
 
@@ -93,63 +93,87 @@ interface Invocation {
 
 /** @throws UsageError that lists the commands of the group, or else all, if the first words name none. */
 export function findCommand(
-  words: readonly string[],
+  argv: readonly string[],
   commands: readonly Command[],
 ): { command: Command; rest: readonly string[] } {
-  const command = commands.find(({ name }) => `${words.join(" ")} `.startsWith(`${name} `));
-  if (command !== undefined) return { command, rest: words.slice(command.name.split(" ").length) };
+  const command = commands.find(({ name }) => `${argv.join(" ")} `.startsWith(`${name} `));
+  if (command !== undefined) return { command, rest: argv.slice(command.name.split(" ").length) };
   const names = commands.map(({ name }) => name);
-  const group = names.filter((name) => name.startsWith(`${words[0]} `));
-  const [expected, typed] =
-    group.length > 0 ? [group, words.slice(0, 2)] : [names, words.slice(0, 1)];
-  const got = typed.map((word) => word.split("=")[0]).join(" "); // the value of a flag may be secret
-  throw new UsageError(`expected a command first, one of: ${expected.join(", ")}; got "${got}"`);
+  const group = names.filter((name) => name.startsWith(`${argv[0]} `));
+  const got = argv.slice(0, group.length > 0 ? 2 : 1).map(withoutValue);
+  const expected = group.length > 0 ? group : names;
+  throw new UsageError(`expected a command (${expected.join(", ")}), got "${got.join(" ")}"`);
 }
 
-/** @throws UsageError. */
-export function readArgs(command: Command, words: readonly string[]): Invocation {
-  const { args, flags } = splitWords(command, words);
-  if (flags.has("--help")) return { args: [], options: {}, wantsHelp: true };
-  const { arguments: expected = [] } = command;
-  const required = expected.filter((name) => !name.startsWith("["));
-  if (args.length < required.length || args.length > expected.length) {
-    const names = expected.join(" ") || "no argument";
-    const got = args.map((word) => `"${word}"`).join(" ") || "none";
-    throw new UsageError(`${command.name}: expected ${names}, got ${got}`);
-  }
-  const values = Object.entries(command.options).map(([name, option]) => {
-    return [name, readOption(name, option, flags.get(flagOf(name)), variableIn(command, name))];
+/** The value of a flag may be secret. */
+function withoutValue(word: string): string {
+  return word.startsWith("-") ? word.replace(/=.*/s, "") : word;
+}
+
+/** @throws UsageError that names the command, the place of the mistake, and what was expected. */
+export function readArgs(command: Command, argv: readonly string[]): Invocation {
+  const { name, arguments: expected = [], options } = command;
+  const { args, flags, wantsHelp, mistake } = splitArgs(command, argv);
+  if (wantsHelp) return { args: [], options: {}, wantsHelp };
+  const required = expected.filter((argument) => !argument.startsWith("["));
+  const isCounted = args.length >= required.length && args.length <= expected.length;
+  const got = args.map((word) => `"${word}"`).join(" ") || "none";
+  const counted = isCounted ? "" : `expected ${expected.join(" ") || "no argument"}, got ${got}`;
+  const fault = mistake || counted;
+  if (fault) throw new UsageError(`${name}: ${fault}; see plant-store ${name} --help`);
+  const values = Object.entries(options).map(([key, option]) => {
+    return [key, readOption(command, key, option, flags.get(flagOf(key)))];
   });
-  return { args, options: Object.fromEntries(values), wantsHelp: false };
+  return { args, options: Object.fromEntries(values), wantsHelp };
 }
 
-function splitWords(command: Command, words: readonly string[]) {
-  const known = Object.entries(command.options).map(
-    ([option, { placeholder, isRepeatable = false }]) => {
-      const type = placeholder === undefined ? ("boolean" as const) : ("string" as const);
-      return [flagOf(option).slice(2), { type, multiple: isRepeatable }] as const;
-    },
+/** Sorts the words of a command line; `mistake` is the first of them that cannot be right. */
+function splitArgs(command: Command, argv: readonly string[]) {
+  const known = new Map(
+    Object.entries(command.options).map(([key, { placeholder }]) => [flagOf(key), placeholder]),
   );
+  const config = [...known].map(([flag, placeholder]) => {
+    const type = placeholder === undefined ? ("boolean" as const) : ("string" as const);
+    return [flag.slice(2), { type }] as const;
+  });
   const help = { type: "boolean", short: "h" } as const;
-  try {
-    const { positionals, values } = parseArgs({
-      args: [...words],
-      options: { ...Object.fromEntries(known), help },
-      allowPositionals: true,
-    });
-    const flags = Object.entries(values).map(([flag, value]) => {
-      return [`--${flag}`, [value].flat().join(",")] as const;
-    });
-    return { args: positionals, flags: new Map<string, string>(flags) };
-  } catch (error) {
-    const { message } = error as Error;
-    // The next sentence advises to put `--` before arguments that begin with a dash.
-    const fault = command.arguments === undefined ? message.split(/\. /)[0] : message;
-    const { name } = command;
-    throw new UsageError(
-      `${name}: ${fault?.replaceAll("\n", " ")}; see "plant-store ${name} --help"`,
-    );
+  const { tokens } = parseArgs({
+    args: [...argv],
+    options: { ...Object.fromEntries(config), help },
+    strict: false,
+    tokens: true,
+  });
+  const args: string[] = [];
+  const flags = new Map<string, string[]>();
+  const mistakes: string[] = [];
+  let wantsHelp = false;
+  for (const token of tokens) {
+    if (token.kind === "positional") args.push(token.value);
+    if (token.kind !== "option") continue;
+    const { rawName: flag, value = "true", inlineValue } = token;
+    const placeholder = known.get(flag);
+    if (token.name === "help" && token.value === undefined) wantsHelp = true;
+    else if (!known.has(flag)) mistakes.push(describeUnknown(command, argv[token.index] ?? flag));
+    else if (placeholder === undefined && inlineValue) mistakes.push(`${flag} takes no value`);
+    else if (placeholder !== undefined && token.value === undefined) {
+      mistakes.push(`${flag}: expected ${placeholder} after it`);
+    } else if (placeholder !== undefined && !inlineValue && value.startsWith("-")) {
+      const inline = `${flag}=${placeholder}`;
+      mistakes.push(
+        `${flag}: expected ${placeholder}, got "${withoutValue(value)}" (if that is the value, write ${inline})`,
+      );
+    } else flags.set(flag, [...(flags.get(flag) ?? []), value]);
   }
+  return { args, flags, wantsHelp, mistake: mistakes[0] };
+}
+
+function describeUnknown({ name, arguments: expected = [] }: Command, word: string): string {
+  const [argument] = expected;
+  const hint =
+    argument === undefined || word.startsWith("--")
+      ? ""
+      : ` (if that is the ${argument}, write: plant-store ${name} -- ${word})`;
+  return `unknown option "${withoutValue(word)}"${hint}`;
 }
 
 const STORE_OPTIONS = ["data", "database", "databaseFile", "databaseRequireSync"];
@@ -161,24 +185,27 @@ function variableIn(command: Command, option: string): string {
 
 /** @throws UsageError that names where a wrong value came from. */
 function readOption(
+  command: Command,
   name: string,
   option: Option<unknown>,
-  flag: string | undefined,
-  variable: string,
+  given: readonly string[] | undefined,
 ): unknown {
+  const variable = variableIn(command, name);
   const { [variable]: value } = process.env;
-  const sources = [
-    { source: flagOf(name), text: flag },
-    { source: variable, text: isServiceLink(variable, value) ? undefined : value || undefined },
-    { source: "default", text: option.defaultText },
-  ];
-  const { source = "", text } = sources.find((each) => each.text !== undefined) ?? {};
-  if (text === undefined) return undefined;
-  let parsed: unknown;
+  const inherited = isServiceLink(variable, value) ? undefined : value || undefined;
+  const source = given === undefined ? variable : flagOf(name);
+  const fallback = [inherited ?? option.defaultText].filter((text) => text !== undefined);
+  const texts = option.isRepeatable && given ? [given.join(",")] : (given ?? fallback);
+  // The last flag counts; the others must be valid, too.
+  return texts.map((text) => parseOption(source, option, text)).at(-1);
+}
+
+function parseOption(source: string, option: Option<unknown>, text: string): unknown {
+  let value: unknown;
   try {
-    parsed = option.parse(text);
+    value = option.parse(text);
   } catch {} // parsers of the library throw
-  if (parsed !== undefined) return parsed;
+  if (value !== undefined) return value;
   const got = option.isSecret ? "" : `, got "${text}"`;
   throw new UsageError(`${source}: expected ${option.expected}${got}`);
 }
@@ -195,7 +222,7 @@ ${lines.join("\n")}
   plant-store COMMAND --help  shows the options of a command
   plant-store --version       shows the version
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 the data needs a person.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 manual repair needed.
 `;
 }
 

@@ -12,7 +12,6 @@ import {
   type LeftOutLine,
   type NewPlant,
   type PlantService,
-  PlantStore,
   PlantStoreError,
   repairLog,
   restore as restoreInto,
@@ -22,25 +21,31 @@ import {
 import { withIoError } from "../log/disk.ts";
 import { eachLine } from "../store/scan.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { existingFolder, ownFolder } from "./data-folder.ts";
-import { DATABASE_OPTIONS, isDatabase, openDatabase, withDatabase } from "./database.ts";
-import { DATA, JSON_OUTPUT, KEEP, switchOption, textOption } from "./options.ts";
+import { DATA, flag, JSON_OUTPUT, KEEP, text } from "./options.ts";
 import {
   count,
   formatTable,
+  printFirst,
   printLines,
-  printListing,
   printMessage,
-  printMoreRefused,
-  printRefused,
+  printStored,
   withProgress,
 } from "./output.ts";
+import {
+  existingFolder,
+  isDatabase,
+  openStore,
+  ownExistingFolder,
+  ownFolder,
+  STORE,
+  withDatabase,
+} from "./store.ts";
 
 const get = defineCommand({
   name: "get",
   summary: "print the plant with this id as a line of JSON",
   arguments: ["ID"],
-  options: { data: DATA, ...DATABASE_OPTIONS },
+  options: STORE,
   async run([text = ""], options) {
     const id = parseInt64(text);
     if (id === undefined) {
@@ -50,7 +55,7 @@ const get = defineCommand({
       ? await withDatabase(options, ({ plants }) => plants.getLine(id))
       : await findLine(existingFolder(options.data), id);
     if (line === undefined) printMessage(`no plant has the id ${id}`);
-    else await printListing([Buffer.concat([line, Buffer.from("\n")])], "result");
+    else await printStored([Buffer.concat([line, Buffer.from("\n")])]);
     return line === undefined ? 1 : 0;
   },
 });
@@ -71,15 +76,15 @@ async function findLine(data: string, id: bigint): Promise<Buffer | undefined> {
 const exportCommand = defineCommand({
   name: "export",
   summary: "print every plant as a line of JSON: oldest first, or by id from a database",
-  options: { data: DATA, ...DATABASE_OPTIONS },
+  options: STORE,
   details: `What it prints can be imported, for example from a database into a data directory:
 plant-store export --database URL > FILE && plant-store import FILE
 If export fails, nothing is imported then. A data directory needs no export: import its file
 plants.jsonl, or restore a backup.`,
   async run(_, options) {
-    if (!isDatabase(options)) await printListing(exportLines(existingFolder(options.data)));
+    if (!isDatabase(options)) await printStored(exportLines(existingFolder(options.data)));
     else {
-      await withDatabase(options, ({ plants }) => printListing(plants.listLines()));
+      await withDatabase(options, ({ plants }) => printStored(plants.listLines()));
     }
   },
 });
@@ -88,7 +93,7 @@ const importCommand = defineCommand({
   name: "import",
   summary: "create the plants of a file of JSON lines; - is standard input",
   arguments: ["FILE"],
-  options: { data: DATA, ...DATABASE_OPTIONS },
+  options: STORE,
   details: `Stop the server of --data first. Plants that are already stored are counted and left alone, so
 an interrupted import can be run again.
 A file is read twice: if a line is no plant, nothing is created. Standard input is read once: a
@@ -98,15 +103,15 @@ one is always refused. The exit status is 3 if a line was refused.`,
     if (!isDatabase(options)) ownFolder(options.data);
     const bytes = file === "-" ? undefined : await regularSize(file);
     if (bytes !== undefined && !(await isImportable(file, bytes))) return 3;
-    const database = isDatabase(options) ? await openDatabase(options) : undefined;
-    const store = database?.plants ?? (await PlantStore.open(options.data, { command: "import" }));
+    const store = await openStore(options, "import");
     try {
       const text = file === "-" ? process.stdin : fs.createReadStream(file);
-      const { created, replayed, refused } = await importText(store, text, "importing", bytes);
+      const report = await importText(store.plants, text, "importing", bytes);
+      const { created, replayed, refused } = report;
       await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
       return refused === 0 ? 0 : 3;
     } finally {
-      await (database ?? store).close();
+      await store.close();
     }
   },
 });
@@ -141,11 +146,12 @@ async function importText(
   what: string,
   bytes: number | undefined,
 ): Promise<ImportReport> {
-  let refused = 0;
-  const onRefused = (line: number, reason: string) => printRefused(++refused, line, reason);
-  const work = (show: (bytes: number, total: number | undefined) => void) =>
-    importPlants(plants, text, { onRefused, onProgress: (done) => show(done, bytes) });
-  return withProgress(what, work).finally(() => printMoreRefused(refused));
+  const printRefused = printFirst();
+  const onRefused = (line: number, reason: string) =>
+    printRefused(`refused line ${line}: ${reason}`);
+  return withProgress(what, (show) =>
+    importPlants(plants, text, { onRefused, onProgress: (done) => show(done, bytes) }),
+  );
 }
 
 const backup = defineCommand({
@@ -154,7 +160,7 @@ const backup = defineCommand({
   arguments: ["[TARGET]"],
   options: {
     data: DATA,
-    into: textOption("DIR", "instead of TARGET: add a backup, named by the time, to this folder"),
+    into: text("DIR", "instead of TARGET: add a backup, named by the time, to this folder"),
     keep: KEEP,
   },
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
@@ -192,7 +198,7 @@ const restore = defineCommand({
 backup made, or a copy of a data directory. The log is checked while it is copied, and gets its
 name last. If restore was killed, empty the data directory and run it again.`,
   async run([source = ""], { data }) {
-    const { plants, bytes } = await restoreInto(existingFolder(source), ownFolder(data));
+    const { plants, bytes } = await restoreInto(source, ownFolder(data));
     const copied = `${count(plants, "plant")}, ${count(bytes, "byte")}`;
     await printLines([`restored ${copied}, into "${data}"`]);
   },
@@ -202,7 +208,7 @@ const verify = defineCommand({
   name: "verify",
   summary: "read the whole log as a start does; exit status 3 on damage",
   options: { data: DATA, json: JSON_OUTPUT },
-  details: `Damage needs a person: a line that is not as the store writes it, an id that is there twice, a
+  details: `Damage needs manual repair: a line that is not as the store writes it, an id that is there twice, a
 checksum that differs from the checkpoint's, a log that is shorter than its checkpoint records.
 Like a start, verify ends at the first such line, and names it. Torn bytes at the end, as a kill or
 a power cut leaves them, are no damage: the next start moves them to quarantine.`,
@@ -223,13 +229,13 @@ const repair = defineCommand({
   summary: "write a new log of every plant that can be read; exit status 3 without --yes",
   options: {
     data: DATA,
-    yes: switchOption("do it; without this, only say why a server refuses the log"),
+    yes: flag("do it; without this, only say why a server refuses the log"),
   },
   details: `Stop the server and keep a copy of the directory first. A sound log stays as it is. Any other one
 is written anew: every plant that can be read, in any form, the first one of each id. What is left
 out is printed, and moved to plants.jsonl.quarantine. Tokens are not touched.`,
   async run(_, { data, yes = false }) {
-    const folder = ownFolder(existingFolder(data));
+    const folder = ownExistingFolder(data);
     if (!yes && (await isRefused(folder))) {
       await printLines([
         "repair would write a new log of every plant that can be read, the first one of each id, and move all " +
@@ -257,16 +263,10 @@ function isRefused(folder: string): Promise<boolean> {
   );
 }
 
-/** How many lines are named; the report counts all. */
-const NAMED_MAX = 20;
-
 function nameLeftOut(): (line: LeftOutLine) => void {
-  let named = 0;
-  return ({ line, offset, reason }) => {
-    if (++named > NAMED_MAX) return;
-    printMessage(`left out: line ${line}, byte offset ${offset}: ${reason}`);
-    if (named === NAMED_MAX) printMessage("further lines are only counted");
-  };
+  const printLeftOut = printFirst();
+  return ({ line, offset, reason }) =>
+    printLeftOut(`left out: line ${line}, byte offset ${offset}: ${reason}`);
 }
 
 /** In the order of the help. */

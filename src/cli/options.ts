@@ -11,7 +11,7 @@ import {
 import type { Option } from "./command.ts";
 
 export const DATA = {
-  ...textOption("DIR", "the data directory"),
+  ...text("DIR", "the data directory"),
   /** Under systemd, the first of its state directories (systemd.exec(5), StateDirectory=). */
   get defaultText(): string {
     return process.env.STATE_DIRECTORY?.split(":")[0] || "./data";
@@ -19,16 +19,16 @@ export const DATA = {
 };
 
 export const HOST = {
-  ...textOption("HOST", "the address to listen on"),
+  ...text("HOST", "the address to listen on"),
   defaultText: DEFAULT_HOST,
 };
 
 export const PORT = {
-  ...integer("PORT", "the port to listen on; 0 selects a free one", NUMBER_OPTIONS.port),
+  ...number("PORT", "the port to listen on; 0 selects a free one", NUMBER_OPTIONS.port),
   defaultText: `${NUMBER_OPTIONS.port.default}`,
 };
 
-export const KEEP = integer("N", "how many backups are kept; default 14", NUMBER_OPTIONS.keep);
+export const KEEP = number("N", "how many backups are kept; default 14", NUMBER_OPTIONS.keep);
 
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
@@ -78,26 +78,21 @@ export const TRUSTED_PROXY: Option<BlockList> = {
   },
 };
 
-export const TLS_CERT = textOption(
+export const TLS_CERT = text(
   "FILE",
   "serve HTTPS with this certificate (PEM, followed by its intermediates); a changed file is taken within a minute",
 );
 
-export const JSON_OUTPUT = switchOption("print JSON lines instead of a table");
+export const JSON_OUTPUT = flag("print JSON lines instead of a table");
 
-export function textOption(placeholder: string, help: string): Option<string> {
-  return { placeholder, help, expected: "some text", parse: (text) => text || undefined };
+export function text(placeholder: string, help: string): Option<string> {
+  return { placeholder, help, expected: placeholder, parse: (given) => given || undefined };
 }
 
-/** A flag arrives as `true`. */
-export function switchOption(help: string): Option<boolean> {
-  const values = new Map([
-    ["true", true],
-    ["1", true],
-    ["false", false],
-    ["0", false],
-  ]);
-  return { help, expected: "1, true, 0 or false", parse: (text) => values.get(text) };
+/** A switch; as a flag it arrives as `true`. */
+export function flag(help: string): Option<boolean> {
+  const values = new Map(Object.entries({ true: true, 1: true, false: false, 0: false }));
+  return { help, expected: "1, true, 0 or false", parse: (given) => values.get(given) };
 }
 
 /** An option that takes one of these words. */
@@ -106,11 +101,16 @@ export function oneOf<const Word extends string>(
   help: string,
 ): Option<Word> {
   const parse = (text: string) => words.find((word) => word === text);
-  return { placeholder: words.join("|"), help, expected: words.join(" or "), parse };
+  return {
+    placeholder: words.join("|"),
+    help,
+    expected: words.join(", ").replace(/, ([^,]*)$/, " or $1"),
+    parse,
+  };
 }
 
 /** An option that takes a whole number between two bounds, both included. */
-export function integer(
+export function number(
   placeholder: string,
   help: string,
   { min, max }: { readonly min: number; readonly max: number },
@@ -130,30 +130,24 @@ export function numbers<Name extends NumberOptionName>(
 ): { readonly [N in Name]: Defaulted } {
   const options = Object.entries<string>(helps).map(([name, help]) => {
     const bounds: NumberOption = NUMBER_OPTIONS[name as Name];
-    return [name, { ...integer("N", help, bounds), defaultText: `${bounds.default}` }];
+    return [name, { ...number("N", help, bounds), defaultText: `${bounds.default}` }];
   });
   return Object.fromEntries(options);
 }
 
-const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };
-type Unit = keyof typeof UNIT_MS;
+const UNIT_MS = { h: 3_600_000, d: 86_400_000 };
 
-/** Of ISO 8601: a date, and a time of that day if it names its zone. */
-const DATE_TIME = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/;
-
-/** A time in the future, in milliseconds since 1970. A date is the end of that day, UTC. */
+/** In milliseconds since 1970. A date is the end of that day, UTC. */
 export const EXPIRES: Option<number> = {
   placeholder: "TIME",
-  help: "when the token expires, such as 90d, 2030-01-31 (its end, UTC) or 2030-01-31T12:00Z; if not given, never",
-  expected:
-    "a time in the future: a number and s, m, h, d or w, such as 90d, a date, such as 2030-01-31, or a time with its zone, such as 2030-01-31T12:00Z",
-  parse: (text) => {
-    const [, amount, unit] = /^([1-9][0-9]{0,5})([smhdw])$/.exec(text) ?? [];
-    if (amount !== undefined) return Date.now() + Number(amount) * UNIT_MS[unit as Unit];
-    const [, day, time] = DATE_TIME.exec(text) ?? [];
-    // Throws if there is no such month. Date.parse makes 3 March of 31 February.
-    const isDay = new Date(`${day}T00:00Z`).toISOString().startsWith(`${day}T`);
-    const at = Date.parse(time === undefined ? `${day}T23:59:59.999Z` : text);
-    return isDay && at > Date.now() ? at : undefined;
+  help: "when the token expires: 90d or 12h from now, or 2030-01-31 (its end, UTC); if not given, never",
+  expected: "a time in the future, such as 90d, 12h or 2030-01-31",
+  parse: (given) => {
+    const [, amount, unit] = /^([1-9][0-9]{0,4})([hd])$/.exec(given) ?? [];
+    if (amount !== undefined) return Date.now() + Number(amount) * UNIT_MS[unit as "h" | "d"];
+    const at = new Date(`${given}T23:59:59.999Z`); // Date makes 3 March of 31 February
+    return at.toISOString().startsWith(`${given}T`) && at.getTime() > Date.now()
+      ? at.getTime()
+      : undefined;
   },
 };

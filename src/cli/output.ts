@@ -1,13 +1,11 @@
 /**
- * What the program prints. Results, and the line of a server that is ready, go to standard output.
- * Everything else goes to standard error, one line each. All are without control characters, except
- * stored lines, which a pipe or a file gets as they are.
+ * What the program prints. Results go to standard output, everything else to standard error, one line each. No
+ * line holds a control character, except stored lines, which a pipe or a file gets as they are.
  */
 import { fstatSync, writeFileSync } from "node:fs";
-import { createInterface } from "node:readline/promises";
-import { publishWarning, subscribe } from "../core/channels.ts";
+import { subscribe } from "../core/channels.ts";
 import { escapeControls } from "../core/text.ts";
-import { UsageError } from "./command.ts";
+import type { ExitStatus } from "./command.ts";
 
 /** The most severe first. */
 export const LEVELS = ["error", "warn", "info"] as const;
@@ -24,85 +22,45 @@ export interface Notice {
   readonly fields?: Readonly<Record<string, string | number | undefined>>;
 }
 
-const STDOUT = 1;
-
-/**
- * What was printed to standard output last. It decides whether a failed write is a failure: the reader
- * of a listing may stop early (`plant-store export | head`), and so may a program that waits for an
- * announcement.
- */
-let printed: "listing" | "result" | "announcement" = "listing";
-
-/** Ends the process if a result cannot be written. A lost message ends nothing. */
+/** Ends the process if standard output takes no more. A lost message ends nothing. */
 export function watchOutputs(): void {
   process.stderr.on("error", () => {});
   process.stdout.on("error", onLoss);
 }
 
-function onLoss(error: NodeJS.ErrnoException): void {
-  const message = `Cannot write to standard output: ${error.message}`;
-  if (printed === "announcement") publishWarning(message);
-  else if (printed === "listing" && error.code === "EPIPE") process.exit(0);
-  else {
-    printMessage(message);
-    process.exit(1);
-  }
+function onLoss({ code, message }: NodeJS.ErrnoException): never {
+  // The reader may stop early: plant-store export | head
+  if (code === "EPIPE") process.exit(0);
+  printNotice({
+    level: "error",
+    event: "failed",
+    message: `Cannot write to standard output: ${message}`,
+  });
+  process.exit(1);
 }
 
-/** Prints the lines of a result; resolves when the reader has taken them. */
-export async function printLines(lines: readonly string[]): Promise<void> {
-  printed = "result";
-  await print(encodeLines(lines));
-}
-
-/**
- * Prints a listing that comes in chunks of whole lines, as fast as its reader takes them; a terminal gets
- * what would control it as escapes.
- *
- * @param kind `result` if the reader needs all of it.
- */
-export async function printListing(
-  chunks: AsyncIterable<Buffer> | Iterable<Buffer>,
-  kind: "listing" | "result" = "listing",
-): Promise<void> {
-  printed = kind;
-  for await (const chunk of chunks) {
-    const isShown = process.stdout.isTTY;
-    await print(isShown ? encodeLines(chunk.toString().split("\n").slice(0, -1)) : chunk);
-  }
-}
-
-/** Prints without waiting for the reader. */
-export function announce(lines: readonly string[]): void {
-  printed = "announcement";
-  void print(encodeLines(lines));
-}
-
-/** Lines in which no character controls a terminal. */
-function encodeLines(lines: readonly string[]): Buffer {
-  return Buffer.from(lines.map((line) => `${escapeControls(line)}\n`).join(""));
-}
-
-async function print(bytes: Buffer): Promise<void> {
+/** Prints to standard output; resolves with status 0 when the reader has taken it. */
+export async function print(bytes: string | Buffer): Promise<ExitStatus> {
   try {
     // Node's stream does not report that a disk had no room for all of it.
-    if (fstatSync(STDOUT).isFile()) writeFileSync(STDOUT, bytes);
+    if (fstatSync(1).isFile()) writeFileSync(1, bytes);
     else await new Promise((resolve) => process.stdout.write(bytes, resolve));
   } catch (error) {
     onLoss(error as Error);
   }
+  return 0;
 }
 
-/**
- * Resolves once everything is written, however slow its readers are, so that the process may end.
- * Does not wait for the reader of an announcement.
- */
-export async function flushOutputs(): Promise<void> {
-  const streams: NodeJS.WriteStream[] = [process.stderr];
-  if (printed !== "announcement") streams.push(process.stdout);
-  for (const stream of streams) {
-    // Resolves also if the reader has gone: `watchOutputs` decides what that means.
-    if (stream.writableLength > 0) await new Promise((resolve) => stream.write("", resolve));
+/** Prints the lines of a result. */
+export async function printLines(lines: readonly string[]): Promise<void> {
+  await print(lines.map((line) => `${escapeControls(line)}\n`).join(""));
+}
+
+/** Prints chunks of stored lines as fast as their reader takes them; a terminal gets controls as escapes. */
+export async function printStored(chunks: AsyncIterable<Buffer> | Iterable<Buffer>): Promise<void> {
+  for await (const chunk of chunks) {
+    if (process.stdout.isTTY) await printLines(chunk.toString().split("\n").slice(0, -1));
+    else await print(chunk);
   }
 }
 
@@ -148,41 +106,22 @@ export function printMessage(message: string): void {
   report({ level: "info", event: "message", message });
 }
 
-/** How many refused lines are named; the others are counted. */
+/** How many bad lines of a file are named. */
 const NAMED_MAX = 20;
 
-/** Names a refused line. @param refused how many there are so far, with this one. */
-export function printRefused(refused: number, line: number, reason: string): void {
-  if (refused <= NAMED_MAX) printMessage(`refused line ${line}: ${reason}`);
-}
-
-/** Counts the refused lines that were not named. */
-export function printMoreRefused(refused: number): void {
-  if (refused > NAMED_MAX) printMessage(`refused ${count(refused - NAMED_MAX, "more line")}`);
+/** Returns a function that prints the first 20 messages about a file, and says that it omits the others. */
+export function printFirst(): (message: string) => void {
+  let printed = 0;
+  return (message) => {
+    if (++printed <= NAMED_MAX) printMessage(message);
+    else if (printed === NAMED_MAX + 1) printMessage("further lines are only counted");
+  };
 }
 
 export function printNotice({ level, message }: Notice): void {
+  clearProgress();
   const label = level === "warn" ? "warning: " : "";
   process.stderr.write(`plant-store: ${label}${escapeControls(message)}\n`);
-}
-
-/**
- * Whether the user at the terminal says yes.
- *
- * @throws UsageError if there is no terminal.
- */
-export async function confirm(question: string): Promise<boolean> {
-  if (!process.stdin.isTTY) {
-    throw new UsageError("cannot ask without a terminal; --yes goes ahead without asking");
-  }
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    // Ctrl-C and Ctrl-D are a no.
-    const answer = await terminal.question(`${question} [y/N] `).catch(() => "");
-    return /^y(es)?$/i.test(answer.trim());
-  } finally {
-    terminal.close();
-  }
 }
 
 const REDRAW_MS = 100;
@@ -201,10 +140,10 @@ export async function withProgress<T>(
   try {
     return await work((bytes, total) => {
       const now = performance.now();
-      const isFresh = drawnAt !== undefined && now - drawnAt < REDRAW_MS;
-      if (!process.stderr.isTTY || isFresh) return;
+      if (!process.stderr.isTTY || now - (drawnAt ?? -REDRAW_MS) < REDRAW_MS) return;
       drawnAt = now;
-      process.stderr.write(`\r\u001b[K${what}: ${describeProgress(bytes, total)}`);
+      const [done, all] = [bytes, total ?? 0].map((each) => `${(each / 1e6).toFixed(1)} MB`);
+      process.stderr.write(`\r\u001b[K${what}: ${done}${total === undefined ? "" : ` of ${all}`}`);
     });
   } finally {
     clearProgress();
@@ -214,15 +153,4 @@ export async function withProgress<T>(
 function clearProgress(): void {
   if (drawnAt !== undefined) process.stderr.write("\r\u001b[K");
   drawnAt = undefined;
-}
-
-/** `42 % of 120.0 MB`, at most 100 %, as a file may grow while it is read; without a total `50.4 MB`. */
-export function describeProgress(bytes: number, total: number | undefined): string {
-  if (total === undefined) return megabytes(bytes);
-  const share = total === 0 ? 1 : Math.min(bytes / total, 1);
-  return `${Math.floor(share * 100)} % of ${megabytes(total)}`;
-}
-
-function megabytes(bytes: number): string {
-  return `${(bytes / 1e6).toFixed(1)} MB`;
 }

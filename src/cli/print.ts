@@ -2,8 +2,8 @@
 import path from "node:path";
 import { isSea } from "node:sea";
 import { OPENAPI } from "../index.ts";
-import { defineCommand, UsageError } from "./command.ts";
-import { textOption } from "./options.ts";
+import { printSchema } from "../postgres/index.ts";
+import { defineCommand } from "./command.ts";
 import { printLines } from "./output.ts";
 
 const printOpenapi = defineCommand({
@@ -15,24 +15,24 @@ const printOpenapi = defineCommand({
   },
 });
 
+const ROLE = {
+  placeholder: "NAME",
+  help: "the role that the servers log in as",
+  defaultText: "plant_store",
+  expected: 'a name without quotes, "$", "\\" and control characters',
+  parse: (name: string) => printSchema(name) && name,
+};
+
 const printDatabaseSchema = defineCommand({
   name: "print schema",
   summary: "print the SQL that creates the tables in a database",
   options: {
-    role: {
-      ...textOption("NAME", "the role that the servers log in as"),
-      defaultText: "plant_store",
-    },
+    role: ROLE,
   },
   details: `Run the SQL once, as the owner of the database, after the role was created:
   plant-store print schema > schema.sql && psql DATABASE -v ON_ERROR_STOP=1 -f schema.sql`,
   async run(_, { role }) {
-    const { printSchema } = await import("../postgres/index.ts");
-    try {
-      await printLines(printSchema(role).trimEnd().split("\n"));
-    } catch (error) {
-      throw error instanceof RangeError ? new UsageError(`--${error.message}`) : error;
-    }
+    await printLines(printSchema(role).trimEnd().split("\n"));
   },
 });
 
@@ -120,10 +120,12 @@ ExecStart=${command.map((word) => `"${word}"`).join(" ")}
 # After 3 s, so never five starts in 10 s: systemd would give up.
 Restart=on-failure
 RestartSec=3
-# Status 2 and 3 need a person, and so does 9, Node's own for a flag that it does not know.
+# Status 2 and 3 need manual repair, and so does 9, Node's own for a flag that it does not know.
 RestartPreventExitStatus=2 3 9
 # A drain takes up to 10 s; the rest is for a slow disk. A kill then loses no plant.
 TimeoutStopSec=90
+# journald would drop lines of a busy log, with the last ones of a stop.
+LogRateLimitIntervalSec=0
 
 ${SANDBOX}
 [Install]

@@ -1,8 +1,4 @@
-/**
- * The program. Runs the command that is named, and turns what it throws into one line and
- * an exit status. Exits once all output is written, because a channel to a parent process would keep
- * the process alive.
- */
+/** The program: runs the command that is named, and turns what it throws into one line and an exit status. */
 import { PlantStoreError } from "../core/errors.ts";
 import {
   type Command,
@@ -16,7 +12,7 @@ import {
 } from "./command.ts";
 import { commands as dataCommands } from "./data-commands.ts";
 import { health } from "./health.ts";
-import { flushOutputs, printListing, report, reportWarnings, watchOutputs } from "./output.ts";
+import { print, printNotice, report, reportWarnings, watchOutputs } from "./output.ts";
 import { commands as printCommands } from "./print.ts";
 import { serve } from "./serve.ts";
 import { commands as tokenCommands } from "./token-commands.ts";
@@ -30,52 +26,54 @@ const COMMANDS: readonly Command[] = [
   ...printCommands,
 ];
 
-/** `invalid_json`: the file to import is not lines of text. No other command throws it. */
-const NEEDS_A_PERSON: readonly string[] = ["corruption", "unsynced", "invalid_json"];
+const HELP = ["help", "--help", "-h"];
 
-async function main(words: readonly string[]): Promise<ExitStatus> {
-  watchOutputs();
-  const [first, second] = words;
+/** `invalid_json`: the file to import is not lines of text. No other command throws it. */
+const NEEDS_MANUAL_REPAIR: readonly string[] = ["corruption", "unsynced", "invalid_json"];
+
+async function main(argv: readonly string[]): Promise<ExitStatus> {
+  const [first, second = ""] = argv;
   if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
-  const isGroup = COMMANDS.some(({ name }) => name.startsWith(`${first} `));
-  const asked = isGroup ? second : first;
-  if (["help", "--help", "-h"].includes(`${asked}`)) return print(describeProgram(COMMANDS));
   if (first === undefined) {
     process.stderr.write(describeProgram(COMMANDS));
     return 2;
   }
-  const { command, rest } = findCommand(words, COMMANDS);
+  const group = COMMANDS.filter(({ name }) => name.startsWith(`${first} `));
+  if (HELP.includes(first)) return print(describeProgram(COMMANDS));
+  if (group.length > 0 && HELP.includes(second)) return print(describeProgram(group));
+  const { command, rest } = findCommand(argv, COMMANDS);
   const { args, options, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
   return (await command.run(args, options)) ?? 0;
 }
 
-async function print(text: string): Promise<ExitStatus> {
-  await printListing([Buffer.from(text)]);
-  return 0;
-}
-
 function exitStatus(error: unknown): ExitStatus {
   if (error instanceof UsageError) return 2;
-  const needsAPerson = (each: unknown) =>
-    each instanceof PlantStoreError && NEEDS_A_PERSON.includes(each.code);
-  return needsAPerson(error) || needsAPerson((error as Error)?.cause) ? 3 : 1;
+  const isManual = (each: unknown) =>
+    each instanceof PlantStoreError && NEEDS_MANUAL_REPAIR.includes(each.code);
+  return isManual(error) || isManual((error as Error)?.cause) ? 3 : 1;
 }
 
 /** What a client must not see of a failure of the store, an operator has to know. */
-function describe(error: unknown): string {
+function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause, message } = error;
   return cause instanceof PlantStoreError ? `${message}: ${cause.message}` : message;
 }
 
+watchOutputs();
 reportWarnings();
 main(process.argv.slice(2))
   .catch((error: unknown) => {
-    report({ level: "error", event: "failed", message: describe(error) });
+    const notice = { level: "error", event: "failed", message: describeError(error) } as const;
+    // Wrong usage is for the person who typed it, also if a log was started.
+    if (error instanceof UsageError) printNotice(notice);
+    else report(notice);
     return exitStatus(error);
   })
-  .then(async (status) => {
-    await flushOutputs();
-    process.exit(status);
+  .then((status) => {
+    // Node writes what is left and ends. A start that was broken off, or a parent process, would keep it alive.
+    process.exitCode = status;
+    setTimeout(() => process.exit(), 1000).unref();
+    process.disconnect?.();
   });

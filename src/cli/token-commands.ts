@@ -1,27 +1,30 @@
 /** `plant-store token create|list|revoke|import`. Only `create` prints a token, once. */
-import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
-import path from "node:path";
+import fs from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseTokenFile } from "../auth/token-file.ts";
 import { POLL_INTERVAL_MS } from "../core/live-tokens.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import { isLive } from "../core/token.ts";
-import { createToken, importTokens, listTokens, revokeToken, type TokenRecord } from "../index.ts";
+import { isLive, type TokenRecord } from "../core/token.ts";
 import { withIoError } from "../log/disk.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { existingFolder, ownFolder } from "./data-folder.ts";
-import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";
-import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
-import { formatTable, printLines, printMessage } from "./output.ts";
+import { EXPIRES, JSON_OUTPUT } from "./options.ts";
+import { formatTable, printLines } from "./output.ts";
+import {
+  existingFolder,
+  isDatabase,
+  ownExistingFolder,
+  ownFolder,
+  printMadeFolder,
+  STORE,
+  withTokens,
+} from "./store.ts";
 
 const tokenCreate = defineCommand({
   name: "token create",
   summary: "create a bearer token and print it, this once",
   arguments: ["NAME"],
   options: {
-    data: DATA,
-    ...DATABASE_OPTIONS,
+    ...STORE,
     expires: EXPIRES,
     scope: {
       placeholder: SCOPES.join("|"),
@@ -39,17 +42,13 @@ const tokenCreate = defineCommand({
         `token create: expected a NAME of 1 to 64 letters, digits and ._@-, got "${name}"`,
       );
     }
-    const { data, expires, scope } = options;
-    const newToken = { name, scopes: scope, expiresAt: expires };
-    const isNew = !isDatabase(options) && !existsSync(data);
-    const token = isDatabase(options)
-      ? await withDatabase(options, ({ tokenTable }) => tokenTable.create(newToken))
-      : await createToken(ownFolder(data), newToken);
+    const { data, expires: expiresAt, scope: scopes } = options;
+    const isNew = !isDatabase(options) && !fs.existsSync(data);
+    const token = await withTokens(options, ownFolder, (tokens) =>
+      tokens.create({ name, scopes, expiresAt }),
+    );
     await printLines([token]); // first, so that no signal leaves a live token that nobody has seen
-    if (isNew) {
-      const folder = path.resolve(data);
-      printMessage(`made the folder "${folder}"; a server accepts the token if that is its --data`);
-    }
+    if (isNew) printMadeFolder(data);
     await sleep(WAIT_MS);
   },
 });
@@ -66,11 +65,12 @@ function parseScopes(text: string): readonly Scope[] | undefined {
 const tokenList = defineCommand({
   name: "token list",
   summary: "show every token by name, with its scopes and state",
-  options: { data: DATA, ...DATABASE_OPTIONS, json: JSON_OUTPUT },
+  options: { ...STORE, json: JSON_OUTPUT },
   async run(_, options) {
     const { json = false } = options;
     const now = Date.now();
-    const rows = (await readTokens(options)).map((token) => describeToken(token, now));
+    const records = await withTokens(options, existingFolder, (tokens) => tokens.list());
+    const rows = records.map((token) => describeToken(token, now));
     const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
     const table = rows.map(({ name, scopes, state, created, expires }) => {
       return [name, scopes.join(","), state, created, expires ?? "never"];
@@ -79,25 +79,14 @@ const tokenList = defineCommand({
   },
 });
 
-async function readTokens(
-  options: DatabaseChoice & { readonly data: string },
-): Promise<readonly TokenRecord[]> {
-  return isDatabase(options)
-    ? withDatabase(options, ({ tokenTable }) => tokenTable.list())
-    : listTokens(existingFolder(options.data));
-}
-
 const tokenRevoke = defineCommand({
   name: "token revoke",
   summary: "revoke the token of this name, also one that has expired",
   arguments: ["NAME"],
-  options: { data: DATA, ...DATABASE_OPTIONS },
+  options: STORE,
   details: "A running server refuses the token within 2 seconds.",
   async run([name = ""], options) {
-    if (!isDatabase(options)) await revokeToken(ownFolder(existingFolder(options.data)), name);
-    else {
-      await withDatabase(options, ({ tokenTable }) => tokenTable.revoke(name));
-    }
+    await withTokens(options, ownExistingFolder, (tokens) => tokens.revoke(name));
   },
 });
 
@@ -105,17 +94,14 @@ const tokenImport = defineCommand({
   name: "token import",
   summary: "import the tokens of another data directory, by its file tokens.jsonl",
   arguments: ["FILE"],
-  options: { data: DATA, ...DATABASE_OPTIONS },
+  options: STORE,
   details: `Clients keep their tokens, because a server needs only the hashes. All tokens are imported, or
 none: the import fails if a live token has the name of a new one. A token that is there already
 stays as it is. For example: plant-store token import data/tokens.jsonl --database URL`,
   async run([file = ""], options) {
-    const { data } = options;
-    const bytes = await withIoError(`Cannot read "${file}"`, () => readFile(file));
+    const bytes = await withIoError(`Cannot read "${file}"`, () => fs.promises.readFile(file));
     const records = parseTokenFile(file, bytes);
-    const added = isDatabase(options)
-      ? await withDatabase(options, ({ tokenTable }) => tokenTable.import(records))
-      : await importTokens(ownFolder(data), records);
+    const added = await withTokens(options, ownFolder, (tokens) => tokens.import(records));
     await printLines([`imported ${added}, already there ${records.length - added}`]);
     await sleep(WAIT_MS);
   },

@@ -141,7 +141,6 @@ test("the first of several requests in one packet is carried out, and the connec
 });
 
 const STATES: readonly [state: ServiceState, readyz: number][] = [
-  ["starting", 503],
   ["ready", 200],
   ["tokens-unreadable", 503],
   ["database-away", 503],
@@ -161,15 +160,6 @@ for (const [state, expected] of STATES) {
     assert.deepEqual(lines, [`plant_store_state{state="${state}"} 1`]);
   });
 }
-
-test("during a start the message says how much of the log is read", async (t) => {
-  const admin = await startAdmin(t);
-  const message = async () => JSON.parse((await admin.get("/readyz")).text).message;
-  admin.status.now.state = "starting";
-  assert.doesNotMatch(await message(), /%/);
-  admin.status.progress = { bytes: 429, total: 1000 };
-  assert.match(await message(), /\b42 %/);
-});
 
 const ROOM = 2 * 1024 * 1024;
 const REFUSALS = [

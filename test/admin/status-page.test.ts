@@ -141,7 +141,7 @@ test("a disk with less than 5 % free is red, and one that is not known is unknow
   status.disk = { freeBytes: 5e9 - 1, totalBytes: 100e9 };
   assert.match(render(), /<span class="bad">4\.66 GiB, 4 % of/);
   status.disk = undefined;
-  status.now.store = undefined;
+  status.now.store = { queueBytes: 0 };
   assert.match(render(), /Log<\/dt><dd>unknown<.*\n.*Free<\/dt><dd>unknown</);
 });
 
@@ -165,11 +165,9 @@ test("tokens are shown with scopes, expiry and last use, a hundred of them", (t)
 });
 
 test("without a token the page says how to create one, as a shell takes it", (t) => {
-  const { status, read } = openPage(t);
+  const { read } = openPage(t);
   assert.match(
     read(),
     / Tokens .* plant-store token create NAME --data '\/var\/lib\/plant-store' $/,
   );
-  status.now.store = undefined; // its tokens are not known yet
-  assert.doesNotMatch(read(), /token create/);
 });

@@ -80,7 +80,7 @@ interface Known {
 
 async function start(args: readonly string[], { token, log, port }: Known): Promise<Server> {
   const [program = "", ...rest] = [...pinned(0), process.execPath, ...args];
-  const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(program, rest, { stdio: ["ignore", "pipe", "pipe"] });
   endWithBench(child);
   const stop = async () => {
     const closed = once(child, "exit");
@@ -108,16 +108,19 @@ async function accepts(port: number): Promise<void> {
   while (!(await isOpen())) await new Promise((resolve) => setTimeout(resolve, 20));
 }
 
-/** The port that the ready line names. */
-export async function readPort({ stdout }: ChildProcess): Promise<number> {
+/** The port that the program names when it is ready, on either of its outputs. */
+export function readPort({ stdout, stderr }: ChildProcess): Promise<number> {
   let text = "";
-  for await (const chunk of stdout?.setEncoding("utf8").iterator({ destroyOnReturn: false }) ??
-    []) {
-    text += chunk;
-    const port = /http:\/\/[^\s",]+:(\d+)/.exec(text)?.[1];
-    if (port !== undefined) return Number(port);
-  }
-  throw new Error(`it ended instead of serving: ${text}`);
+  return new Promise((resolve, reject) => {
+    for (const stream of [stdout, stderr]) {
+      stream?.setEncoding("utf8").on("data", (chunk: string) => {
+        text += chunk;
+        const port = /http:\/\/[^\s",]+:(\d+)/.exec(text)?.[1];
+        if (port !== undefined) resolve(Number(port));
+      });
+      stream?.once("close", () => reject(new Error(`it ended instead of serving: ${text}`)));
+    }
+  });
 }
 
 /** Ends a process when the bench ends, for any reason. */

@@ -59,7 +59,7 @@ let created = 0;
 async function start(data: string, token: string): Promise<number> {
   const [first = "", ...rest] = [...program, ...SERVE, data];
   const begin = performance.now();
-  const child = spawn(first, rest, { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(first, rest, { stdio: ["ignore", "pipe", "pipe"] });
   endWithBench(child);
   const port = await readPort(child);
   const answer = await fetch(`http://127.0.0.1:${port}/plants`, {

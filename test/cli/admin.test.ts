@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readFileSync, rmSync } from "node:fs";
+import http from "node:http";
 import net, { type AddressInfo } from "node:net";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
@@ -9,7 +10,7 @@ import { type RunningServer, runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
-import { logLinesOf, messagesOf } from "../support/messages.ts";
+import { logLinesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { logPath } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
@@ -21,8 +22,7 @@ test("npm start has the admin listener where the documentation says", () => {
 
 const PORT_0 = ["--admin", "127.0.0.1:0"];
 
-async function adminUrl(server: RunningServer): Promise<string> {
-  await until("the log says where", () => /"event":"listening".*\n/.test(server.stderr()));
+function adminUrl(server: RunningServer): string {
   return String(logLinesOf(server.stderr()).find(({ event }) => event === "listening")?.admin);
 }
 
@@ -30,7 +30,7 @@ test("serve --admin shows the real store: plants, bytes, tokens, requests", asyn
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener", expiresAt: Date.now() + 86_400_000 });
   const server = await startServer(t, ["--data", folder, ...PORT_0]);
-  const url = await adminUrl(server);
+  const url = adminUrl(server);
   await postPlant(server.url, token, '{"id":1,"name":"a"}');
   await postPlant(server.url, token, '{"id":1,"name":"b"}');
   const { text } = await ask(url, "/metrics");
@@ -58,7 +58,7 @@ test("the admin listener answers while the server drains, and closes with it", a
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder, ...PORT_0, "--drain-timeout-ms=60000"]);
-  const url = await adminUrl(server);
+  const url = adminUrl(server);
   const admin = new URL(url).host;
   assert.equal((await ask(url, "/readyz")).status, 200);
   const health = await runCli(["health", "--admin", admin]);
@@ -82,32 +82,11 @@ test("the admin listener answers while the server drains, and closes with it", a
   assert.equal((await runCli(["health", "--admin", admin])).status, 1);
 });
 
-test("a server that cannot start names the holder of the directory, not the address", async (t) => {
-  const folder = makeFolder(t);
-  const first = await startServer(t, ["--data", folder, ...PORT_0]);
-  const taken = new URL(await adminUrl(first)).host;
-  const second = await runCli(["serve", "--port", "0", "--data", folder, "--admin", taken]);
-  assert.equal(second.status, 1);
-  assert.match(messagesOf(second.stderr).join("\n"), new RegExp(`\\b${first.process.pid}\\b`));
-});
-
-test("an admin port that is taken ends the start with status 1, naming it and the option", async (t) => {
-  const folder = makeFolder(t);
-  const taken = net.createServer().listen(0, "127.0.0.1");
-  await once(taken, "listening");
-  t.after(() => taken.close());
-  const address = `127.0.0.1:${(taken.address() as AddressInfo).port}`;
-  const end = await runCli(["serve", "--port", "0", "--data", folder, "--admin", address]);
-  assert.equal(end.status, 1);
-  const [message = ""] = messagesOf(end.stderr);
-  assert.ok(message.includes(address) && message.includes("--admin"), message);
-});
-
 test("a failed store is reported by /readyz and in the log before the server ends", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder, ...PORT_0]);
-  const url = await adminUrl(server);
+  const url = adminUrl(server);
   const ended = once(server.process, "close");
   const client = await Client.connect(server.port);
   await client.send(encodeRequest({ token }, { body: '{"id":2,"name":"b"}' }).subarray(0, -1));
@@ -122,4 +101,40 @@ test("a failed store is reported by /readyz and in the log before the server end
   const events = logLinesOf(server.stderr()).map(({ event, level }) => `${event},${level}`);
   assert.ok(events.includes("failed,error"), events.join(" "));
   assert.equal(events.at(-1), "stopped,info");
+});
+
+const OTHERS: readonly [says: string, make: () => net.Server, expected: RegExp][] = [
+  [
+    "speaks another protocol",
+    () => http.createServer((_, res) => res.end("hello")),
+    /not a plant store/,
+  ],
+  ["has another JSON", () => http.createServer((_, res) => res.end('{"ok":')), /not a plant store/],
+  ["never responds", () => net.createServer((socket) => socket.resume()), /no response within 2 s/],
+  ["hangs up", () => net.createServer((socket) => socket.destroy()), /does not respond: /],
+];
+
+for (const [says, make, expected] of OTHERS) {
+  test(`health of a server that ${says} ends with 1, and names it`, async (t) => {
+    const server = make().listen(0, "127.0.0.1");
+    await once(server, "listening");
+    t.after(() => server.close());
+    const { port } = server.address() as AddressInfo;
+    const end = await runCli(["health"], { env: { PLANT_STORE_ADMIN: `${port}` } });
+    assert.deepEqual([end.status, end.stdout], [1, ""]);
+    assert.match(
+      end.stderr,
+      new RegExp(`^plant-store: http://127\\.0\\.0\\.1:${port} [^\\n]+\\n$`),
+    );
+    assert.match(end.stderr, expected);
+  });
+}
+
+test("health without a server ends with 1, and says what serve needs", async () => {
+  const end = await runCli(["health", "--admin", "127.0.0.1:1"]);
+  assert.deepEqual([end.status, end.stdout], [1, ""]);
+  assert.match(
+    end.stderr,
+    /127\.0\.0\.1:1 .* nothing listens there; serve needs --admin with this/,
+  );
 });

@@ -1,238 +1,332 @@
-import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { describe, test } from "node:test";
-import { commands } from "../../src/cli/token-commands.ts";
-import { POLL_INTERVAL_MS } from "../../src/core/live-tokens.ts";
-import { createToken, TokenRegistry } from "../../src/index.ts";
-import { runCli } from "../support/cli.ts";
-import { makeFolder } from "../support/folders.ts";
-import { readLog, writeLog } from "../support/stores.ts";
-import { judge } from "../support/token-files.ts";
+/** The commands as processes: what they print, and how they end. */
+import { readFileSync } from "node:fs";
+import { type Row, testRows } from "./table.ts";
 
-/** A run mostly waits for its process to start, so several run at once. */
-const AT_ONCE = { concurrency: 4 };
+const { version } = JSON.parse(
+  readFileSync(new URL("../../package.json", import.meta.url), "utf8"),
+);
+
+testRows("help and version", [
+  { args: "--version", status: 0, stdout: `${version}\n` },
+  ...["--help", "-h", "help"].map((args): Row => {
+    return { args, status: 0, stdout: /\bserve [\s\S]*\btoken create NAME [\s\S]*\bget ID / };
+  }),
+  { args: "", status: 2, stderr: /\btoken create NAME / },
+  { args: "token --help", status: 0, stdout: /^(?![\s\S]*\bserve\b)[\s\S]*token revoke NAME / },
+  {
+    args: "serve --help",
+    status: 0,
+    stdout: /^Usage: plant-store serve [\s\S]*PLANT_STORE_BASE_PATH/,
+  },
+  {
+    args: "print openapi -h",
+    status: 0,
+    stdout:
+      "Usage: plant-store print openapi\n\nprint the OpenAPI 3.1.0 document of the interface\n",
+  },
+]);
+
+/** One line: what was expected, what came, what to do. */
+const wrong = (args: string, stderr: string | RegExp, more: Partial<Row> = {}): Row => ({
+  args,
+  status: 2,
+  stderr: typeof stderr === "string" ? `plant-store: ${stderr}\n` : stderr,
+  ...more,
+});
+const TOKEN = "token create, token list, token revoke, token import";
+
+testRows("wrong usage", [
+  wrong(
+    "start",
+    /^plant-store: expected a command \(serve, .*print systemd-unit\), got "start"\n$/,
+  ),
+  wrong("token crate x", `expected a command (${TOKEN}), got "token crate"`),
+  wrong("--port 80 serve", /, got "--port"\n$/),
+  wrong("get -5", /unknown option "-5" \(if that is the ID, write: plant-store get -- -5\)/),
+  wrong("get 7.5", /get: expected an int64 as ID, from -9223372036854775808 to .*, got "7\.5"\n$/),
+  wrong("get 9223372036854775808", /got "9223372036854775808"\n$/),
+  wrong(
+    "token create a/b",
+    'token create: expected a NAME of 1 to 64 letters, digits and ._@-, got "a/b"',
+  ),
+  wrong("token create a --scope reed", '--scope: expected write or read, got "reed"'),
+  wrong(
+    "token create a --expires 90",
+    '--expires: expected a time in the future, such as 90d, 12h or 2030-01-31, got "90"',
+  ),
+  wrong("serve --log loud", '--log: expected json, text or off, got "loud"'),
+  wrong(
+    "serve --admin /run/x",
+    '--admin: expected HOST:PORT, such as 127.0.0.1:9180, or a port, got "/run/x"',
+  ),
+  wrong("serve --base-path garden", '--base-path: expected a path such as /garden, got "garden"'),
+  wrong("serve --cors-origin https://a.example/", /^plant-store: --cors-origin: expected origins/),
+  wrong("serve --request-timeout-ms 2147483648", /a whole number from 1 to 2147483647, got/),
+  wrong("serve", /PLANT_STORE_PORT: expected a whole number from 0 to 65535, got "http"/, {
+    env: { PLANT_STORE_PORT: "http" },
+  }),
+  wrong("serve --tls-key k", "serve: expected --tls-cert with --tls-key"),
+  wrong("serve --tls-cert c", "serve: expected --tls-key with --tls-cert"),
+  wrong(
+    "serve --database-require-sync",
+    "serve: --database-require-sync: expected --database with it",
+  ),
+  wrong("export --database postgresql://a:pw@b/c", /expected no password in an argument/),
+  wrong("backup", "backup: expected TARGET or --into DIR, got neither"),
+  wrong(
+    "backup NEW --into NEW",
+    /^plant-store: backup: expected TARGET or --into DIR, got "NEW" and/,
+  ),
+  wrong("backup NEW --keep 14", /--keep needs --into DIR/),
+  wrong(
+    "backup --into NEW --keep abc --keep 3",
+    '--keep: expected a whole number from 1 to 10000, got "abc"',
+  ),
+  ...["$x", 'a"b', "a\nb", ""].map((role) =>
+    wrong(`print schema --role=${role}`, /^plant-store: --role: expected /),
+  ),
+]);
+
+const A = '{"id":1,"name":"a"}\n';
+const B = '{"id":2,"name":"b","tag":"t"}\n';
+const DAMAGED = { log: A, edited: `${A}x\u001b[2J\n${B}` };
+const SHORTER = { log: A + B, edited: A };
+const PLACE = /DATA\/plants\.jsonl\\*": line 2, byte offset 20: .*; restore .* backup, or .*repair/;
+const SHORT = /DATA\/plants\.jsonl\\*": it has 20 bytes; .* 50 bytes; restore .*repair/;
+
+testRows(
+  "a damaged log is refused",
+  ["serve", "verify", "export", "get 2", "backup NEW", "import -"].flatMap((args): Row[] => {
+    const stdout = args === "export" ? /^(\{.*\}\n)?$/ : "";
+    return [
+      { args, ...DAMAGED, status: 3, stdout, stderr: PLACE },
+      { args, ...SHORTER, status: 3, stdout, stderr: SHORT },
+    ];
+  }),
+);
 
 const LINES = [
-  '{"id":7,"name":"Fern","tag":"indoor"}',
   '{"id":-5,"name":"Moss"}',
   '{"id":9007199254740993,"name":"","tag":""}',
   '{"id":-9223372036854775808,"name":"Aloë \\ud800 🌵"}',
+  '{"id":8,"name":"\\u007f\\u202e\u009b31m"}',
 ];
-const LOG = `${LINES.join("\n")}\n`;
+const STORED = { log: `${LINES.join("\n")}\n` };
 
-describe("get prints the plant of an id as its line", AT_ONCE, () => {
-  const IDS: readonly [id: string, line: string | undefined][] = [
-    ["70e-1", LINES[0]],
-    ["-5", LINES[1]],
-    ["9007199254740993", LINES[2]],
-    ["-9223372036854775808", LINES[3]],
-  ];
-  for (const [id, line] of IDS) {
-    test(`id ${id}`, async (t) => {
-      const folder = makeFolder(t);
-      writeLog(folder, LOG);
-      const end = await runCli(["get", "--data", folder, "--", id]);
-      assert.deepEqual(end, { status: 0, signal: null, stdout: `${line}\n`, stderr: "" });
-    });
-  }
-  test("an unknown id: status 1, and only a message", async (t) => {
-    const folder = makeFolder(t);
-    writeLog(folder, LOG);
-    // The third plant's id, rounded to a double.
-    const end = await runCli(["get", "9007199254740992", "--data", folder]);
-    assert.deepEqual([end.status, end.stdout], [1, ""]);
-    assert.ok(end.stderr.includes("9007199254740992"));
-  });
-});
+testRows("get and export print stored lines as they are", [
+  ...["-5", "9007199254740993", "-9223372036854775808", "80e-1"].map((id, at): Row => {
+    return { args: `get -- ${id}`, ...STORED, status: 0, stdout: `${LINES[at]}\n` };
+  }),
+  {
+    args: "get 9007199254740992", // the second id, rounded to a double
+    ...STORED,
+    status: 1,
+    stderr: "plant-store: no plant has the id 9007199254740992\n",
+  },
+  { args: "export", ...STORED, status: 0, stdout: STORED.log },
+  {
+    args: "export",
+    log: A,
+    edited: `${A}{"id":8,"na`,
+    status: 0,
+    stdout: A,
+    after: `${A}{"id":8,"na`,
+  },
+  { args: "export", log: "", status: 0 },
+]);
 
-test("export prints every plant as a line, oldest first, without a torn last line", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, `${LOG}{"id":8,"na`);
-  const end = await runCli(["export", "--data", folder]);
-  assert.deepEqual(end, { status: 0, signal: null, stdout: LOG, stderr: "" });
-  assert.equal(readLog(folder), `${LOG}{"id":8,"na`);
-});
+testRows("verify and repair", [
+  {
+    args: "verify",
+    log: A + B,
+    status: 0,
+    stdout: /^plants +2\nbytes +50\ntorn bytes +0\nThe log is sound/,
+  },
+  { args: "verify --json", log: A, status: 0, stdout: '{"plants":1,"bytes":20,"tornBytes":0}\n' },
+  { args: "repair", log: A, status: 0, stdout: "nothing to repair: 1 plant\n" },
+  {
+    args: "repair",
+    ...DAMAGED,
+    env: { PLANT_STORE_YES: "1" }, // no variable answers for a person
+    status: 3,
+    stdout: /^repair would write a new log of every plant .* nothing was changed: --yes does it\n$/,
+    stderr: PLACE,
+  },
+  {
+    args: "repair --yes",
+    ...DAMAGED,
+    status: 0,
+    stdout: "repaired: 2 plants, 1 line moved to plants.jsonl.quarantine\n",
+    stderr: /^plant-store: left out: line 2, byte offset 20: invalid JSON .*\n$/,
+    after: A + B,
+  },
+  { args: "repair --yes", ...SHORTER, status: 0, stdout: /^repaired: 1 plant, 0 lines moved/ },
+]);
 
-test("export prints a log of several blocks whole, also into a slow pipe", async (t) => {
-  const folder = makeFolder(t);
-  const line = (id: number) => `{"id":${id},"name":"${"Fern".repeat(50)}"}\n`;
-  const log = Array.from({ length: 12_000 }, (_, id) => line(id)).join("");
-  writeLog(folder, log);
-  const end = await runCli(["export", "--data", folder]);
-  assert.equal(end.status, 0);
-  assert.equal(
-    end.stdout === log,
-    true,
-    "compared by hand, because a diff of megabytes helps nobody",
-  );
-});
+const counts = (created: number, stored: number, refused: number) =>
+  `created ${created}, already stored ${stored}, refused ${refused}\n`;
 
-test("export prints thousands of plants with a few writes", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, Array.from({ length: 5000 }, (_, id) => `{"id":${id},"name":"a"}\n`).join(""));
-  const source = `
-    let writes = 0;
-    const { write } = process.stdout;
-    process.stdout.write = (...args) => { writes++; return write.apply(process.stdout, args); };
-    process.on("exit", () => process.stderr.write(String(writes)));`;
-  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}` };
-  const { status, stderr } = await runCli(["export", "--data", folder], { env });
-  assert.equal(status, 0);
-  assert.ok(Number(stderr) > 0 && Number(stderr) < 10, stderr);
-});
+testRows("import", [
+  {
+    args: "import -",
+    log: "",
+    stdin: `\ufeff${A}\nx\n${B}`,
+    status: 3,
+    stdout: counts(2, 0, 1),
+    stderr: /^plant-store: refused line 3: invalid JSON .*\n$/,
+    after: A + B,
+  },
+  {
+    args: "import FILE",
+    log: "",
+    stdin: `${A}x\n${B}[]`,
+    status: 3,
+    stderr: /refused line 2: .*\n.*refused line 4: .*\n.*nothing was created: correct "FILE" and /,
+  },
+  {
+    args: "import FILE",
+    log: A,
+    stdin: `\ufeff${A}\n${B.trimEnd()}`,
+    status: 0,
+    stdout: counts(1, 1, 0),
+    after: A + B,
+  },
+  {
+    args: "import FILE",
+    log: A,
+    stdin: `{"id":1,"name":"z"}\n${B}`,
+    status: 3,
+    stdout: counts(1, 0, 1),
+    stderr: /refused line 1: .* plant 1: /,
+    after: A + B,
+  },
+  {
+    args: "import -",
+    log: "",
+    stdin: "{}\n".repeat(23),
+    status: 3,
+    stdout: counts(0, 0, 23),
+    stderr: /^(.*refused line .*\n){20}plant-store: further lines are only counted\n$/,
+  },
+  { args: "import /dev/zero", log: "", status: 3, stderr: /Expected one plant a line, got / },
+  {
+    args: "import NEW",
+    log: "",
+    status: 1,
+    stderr: 'plant-store: Cannot read "NEW": no such file or directory (ENOENT)\n',
+  },
+  { args: "import DATA", log: "", status: 1, stderr: /"DATA": it is a folder; .*plants\.jsonl"/ },
+]);
 
-test("export of a store without plants prints nothing and succeeds", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, "");
-  const end = await runCli(["export", "--data", folder]);
-  assert.deepEqual(end, { status: 0, signal: null, stdout: "", stderr: "" });
-});
+const noFolder =
+  'plant-store: Cannot read "NEW": there is no such folder; name the data directory with --data\n';
 
-test("token create prints only the token, which is valid at once and not stored", async (t) => {
-  const folder = makeFolder(t);
-  mkdirSync(join(folder, "data"), 0o700);
-  // No --data: the default is the folder `data` where the command is run.
-  const end = await runCli(["token", "create", "gardener"], { cwd: folder });
-  assert.deepEqual([end.status, end.stderr], [0, ""]);
-  assert.match(end.stdout, /^pst_[A-Za-z0-9_-]{43}\n$/);
-  const token = end.stdout.trim();
-  const registry = await TokenRegistry.open(join(folder, "data"));
-  t.after(() => registry.close());
-  const verdict = judge(registry, token);
-  assert.deepEqual([verdict?.name, verdict?.scopes], ["gardener", ["write"]]);
-  const stored = readFileSync(join(folder, "data", "tokens.jsonl"), "utf8");
-  assert.ok(!stored.includes(token.slice(4)));
-});
+testRows("a folder or a file that cannot be used is named, and nothing is made", [
+  ...["verify", "export", "get 1", "repair", "backup DATA", "token list", "token revoke x"].map(
+    (args): Row => ({ args: `${args} --data NEW`, status: 1, stderr: noFolder }),
+  ),
+  {
+    args: "restore NEW",
+    status: 1,
+    stderr: /"NEW\/plants\.jsonl": no such file; expected/,
+  },
+  {
+    args: "restore DATA",
+    log: A,
+    status: 1,
+    stderr: /expected an empty folder, found "plants\.jsonl/,
+  },
+  ...["export", "token create x", "serve"].map((args): Row => {
+    return {
+      args: `${args} --data FILE`,
+      stdin: "x",
+      status: 1,
+      stderr: /FILE.*(ENOTDIR|expected a folder, found a file)/,
+    };
+  }),
+  { args: "serve --data /sys", status: 1, stderr: /"message":"[^"]*\\"\/sys\b/ },
+  { args: "import - --data /sys/new", status: 1, stderr: /^plant-store: [^\n]*"\/sys\/new"/ },
+  {
+    args: "serve --host 192.0.2.1",
+    status: 1,
+    stderr: /listen on 192\.0\.2\.1:0: .*see --host and --port/,
+    after: "",
+  },
+  {
+    args: "token import NEW",
+    status: 1,
+    stderr: 'plant-store: Cannot read "NEW": no such file or directory (ENOENT)\n',
+  },
+  { args: "token import FILE", stdin: A, status: 3, stderr: /"FILE": line 1, byte offset 0: / },
+]);
 
-test("token create ends when running servers have polled their tokens", async (t) => {
-  const create = commands.find(({ name }) => name === "token create");
-  const write = process.stdout.write.bind(process.stdout);
-  let printedAt = Number.NaN;
-  t.mock.method(process.stdout, "write", (bytes: Buffer, done: () => void) => {
-    if (!String(bytes).startsWith("pst_")) return write(bytes, done);
-    printedAt = performance.now();
-    return done();
-  });
-  await create?.run(["one"], { data: makeFolder(t), scope: ["write"] });
-  const waitedMs = performance.now() - printedAt;
-  assert.ok(waitedMs > POLL_INTERVAL_MS, `${waitedMs} ms`);
-});
-
-test("token create in a folder that is new names it on standard error", async (t) => {
-  const folder = makeFolder(t);
-  const words = ["token", "create", "gardener", "--data", "dtaa"];
-  const { status, stdout, stderr } = await runCli(words, { cwd: folder });
-  assert.equal(status, 0);
-  assert.match(stdout, /^pst_[^\n]+\n$/);
-  assert.match(stderr, /^plant-store: [^\n]+\n$/);
-  assert.ok(stderr.includes(`"${join(folder, "dtaa")}"`), stderr);
-});
-
-test("token create takes each scope and an expiry, and refuses a name that is taken", async (t) => {
-  const folder = makeFolder(t);
-  const words = ["token", "create", "a.b_c@d-1", "--data", folder];
-  const options = ["--scope", "read", "--scope", "write", "--expires", "2999-12-31"];
-  const first = await runCli([...words, ...options]);
-  assert.equal(first.status, 0);
-  const second = await runCli(words);
-  assert.deepEqual([second.status, second.stdout], [1, ""]);
-  assert.ok(second.stderr.includes('"a.b_c@d-1"'));
-  const list = await runCli(["token", "list", "--json", "--data", folder]);
-  const { created, ...row } = JSON.parse(list.stdout);
-  assert.deepEqual(row, {
-    name: "a.b_c@d-1",
-    scopes: ["write", "read"],
-    state: "live",
-    expires: "2999-12-31T23:59:59.999Z",
-  });
-  assert.ok(Math.abs(Date.parse(created) - Date.now()) < 3_600_000, created);
-});
-
+const created = "2020-01-01T00:00:00.000Z";
+const record = (at: number, more: object) => {
+  const token = { hash: `${at}a`.repeat(32), scopes: ["write"], createdAt: created, ...more };
+  return `${JSON.stringify(token)}\n`;
+};
 const TOKENS = [
-  { name: "old", expiresAt: "2020-02-01T00:00:00.000Z" },
-  { name: "gone", revokedAt: "2020-01-02T00:00:00.000Z" },
-  { name: "gardener" },
-].map((token, at) => {
-  const rest = { scopes: ["write"], createdAt: "2020-01-01T00:00:00.000Z" };
-  return `${JSON.stringify({ hash: `${at}a`.repeat(32), ...rest, ...token })}\n`;
-});
+  record(1, { name: "old", expiresAt: "2020-02-01T00:00:00.000Z" }),
+  record(2, { name: "gone", revokedAt: "2020-01-02T00:00:00.000Z" }),
+  record(3, { name: "gardener" }),
+].join("");
+const json = (name: string, state: string, expires: string | null) =>
+  `${JSON.stringify({ name, scopes: ["write"], state, created, expires })}\n`;
+const table = `NAME      SCOPES  STATE    CREATED                   EXPIRES
+old       write   expired  2020-01-01T00:00:00.000Z  2020-02-01T00:00:00.000Z
+gone      write   revoked  2020-01-01T00:00:00.000Z  never
+gardener  write   live     2020-01-01T00:00:00.000Z  never
+`;
 
-test("token list shows each token on a line under its heading, never a hash", async (t) => {
-  const folder = makeFolder(t);
-  writeFileSync(join(folder, "tokens.jsonl"), TOKENS.join(""));
-  const end = await runCli(["token", "list", "--data", folder]);
-  assert.deepEqual([end.status, end.stderr], [0, ""]);
-  const created = "2020-01-01T00:00:00.000Z";
-  const cells = end.stdout.split("\n").map((line) => line.split(/ {2,}/));
-  assert.deepEqual(cells, [
-    ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"],
-    ["old", "write", "expired", created, "2020-02-01T00:00:00.000Z"],
-    ["gone", "write", "revoked", created, "never"],
-    ["gardener", "write", "live", created, "never"],
-    [""],
-  ]);
-  const starts = end.stdout
-    .trimEnd()
-    .split("\n")
-    .map((line) => /write|SCOPES/.exec(line)?.index);
-  assert.equal(new Set(starts).size, 1, "the columns are aligned");
-});
-
-test("token list --json prints the same as a line of JSON for each", async (t) => {
-  const folder = makeFolder(t);
-  writeFileSync(join(folder, "tokens.jsonl"), TOKENS.join(""));
-  const end = await runCli(["token", "list", "--json", "--data", folder]);
-  const rows = end.stdout
-    .trimEnd()
-    .split("\n")
-    .map((line) => JSON.parse(line));
-  const row = { scopes: ["write"], created: "2020-01-01T00:00:00.000Z", expires: null };
-  assert.deepEqual(rows, [
-    { ...row, name: "old", state: "expired", expires: "2020-02-01T00:00:00.000Z" },
-    { ...row, name: "gone", state: "revoked" },
-    { ...row, name: "gardener", state: "live" },
-  ]);
-});
-
-test("token list without tokens shows only its headings, and changes nothing", async (t) => {
-  const folder = makeFolder(t);
-  const end = await runCli(["token", "list", "--data", folder]);
-  assert.equal(end.status, 0);
-  assert.equal(end.stdout.split("\n").length, 2);
-  assert.deepEqual(readdirSync(folder), []);
-});
-
-test("token list and revoke make no folder", async (t) => {
-  const folder = join(makeFolder(t), "nothing-here");
-  for (const words of [["list"], ["revoke", "gardener"]]) {
-    assert.equal((await runCli(["token", ...words, "--data", folder])).status, 1);
-  }
-  assert.equal(existsSync(folder), false);
-});
-
-test("token revoke revokes the live token of a name, prints nothing, and fails the second time", async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "gardener" });
-  const other = await createToken(folder, { name: "other" });
-  const words = ["token", "revoke", "gardener", "--data", folder];
-  assert.deepEqual(await runCli(words), { status: 0, signal: null, stdout: "", stderr: "" });
-  const registry = await TokenRegistry.open(folder);
-  t.after(() => registry.close());
-  assert.equal(judge(registry, token), undefined);
-  assert.notEqual(judge(registry, other), undefined);
-  const again = await runCli(words);
-  assert.deepEqual([again.status, again.stdout], [1, ""]);
-  assert.ok(again.stderr.includes('"gardener"'));
-});
-
-test("a data directory may have a short relative name, and missing parents", async (t) => {
-  const folder = makeFolder(t);
-  for (const data of ["d", "a/b/c"]) {
-    const { status, stderr } = await runCli(["token", "create", "x", "--data", data], {
-      cwd: folder,
-    });
-    assert.equal(status, 0, stderr);
-    assert.equal(statSync(join(folder, data)).mode & 0o777, 0o700);
-  }
-});
+testRows("tokens", [
+  { args: "token list", tokens: TOKENS, status: 0, stdout: table },
+  {
+    args: "token list --json",
+    tokens: TOKENS,
+    status: 0,
+    stdout:
+      json("old", "expired", "2020-02-01T00:00:00.000Z") +
+      json("gone", "revoked", null) +
+      json("gardener", "live", null),
+  },
+  { args: "token list", status: 0, stdout: "NAME  SCOPES  STATE  CREATED  EXPIRES\n" },
+  {
+    args: "token create gardener",
+    tokens: TOKENS,
+    status: 1,
+    stderr: /^plant-store: .*"gardener"/,
+  },
+  {
+    args: "token create new --expires 2999-12-31",
+    tokens: TOKENS,
+    status: 0,
+    stdout: /^pst_[\w-]{43}\n$/,
+  },
+  ...["gardener", "old"].map(
+    (name): Row => ({ args: `token revoke ${name}`, tokens: TOKENS, status: 0 }),
+  ),
+  { args: "token revoke gone", tokens: TOKENS, status: 1, stderr: /^plant-store: .*"gone"/ },
+  { args: "token import FILE", stdin: TOKENS, status: 0, stdout: "imported 3, already there 0\n" },
+  {
+    args: "token import FILE",
+    tokens: TOKENS,
+    stdin: TOKENS,
+    status: 0,
+    stdout: "imported 0, already there 3\n",
+  },
+  {
+    args: "token import FILE",
+    tokens: TOKENS,
+    stdin: record(4, { name: "gardener" }),
+    status: 1,
+    stderr: /"gardener"/,
+  },
+  { args: "token list", tokens: "rubbish\n", status: 3, stderr: /tokens\.jsonl": line 1\b/ },
+  {
+    args: "serve",
+    tokens: "rubbish\n",
+    status: 3,
+    stderr: /tokens\.jsonl\\": line 1\b/,
+    after: "",
+  },
+]);

@@ -95,7 +95,7 @@ test("the executable that the image has runs alone in an empty root", SETTINGS, 
   async function serveThere(): Promise<{ url: string; process: ChildProcess }> {
     const child = spawnThere("serve", "--host=127.0.0.1", "--port=0");
     t.after(() => child.kill("SIGKILL"));
-    const [line] = await once(child.stdout ?? child, "data");
+    const [line] = await once(child.stderr ?? child, "data");
     return { url: readyUrl(String(line)) ?? "", process: child };
   }
 

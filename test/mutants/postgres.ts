@@ -61,10 +61,10 @@ postgres/plants.ts
 the plant of the cursor is listed again: postgres/conformance.installed
 - yield isCursor ? rows.slice(1) : rows;
 + yield rows;
-cli/database.ts
+cli/store.ts
 a password is accepted as an argument: postgres/command-line.installed
-- if (PASSWORD.test(database) && process.argv.some((word) => word.includes(database))) {
-+ if (PASSWORD.test(database) && process.argv.some((word) => word.includes("-d "))) {
+- if (database !== undefined && PASSWORD.test(database) && isTyped(database)) {
++ if (database !== undefined && PASSWORD.test(database) && isTyped("-d ")) {
 the password of a URL in a file is shown: postgres/command-line.installed
 - throw new UsageError(\`\${named}: \${error.message}\`);
 + throw new UsageError(\`\${named}: \${error.message}: \${file && readUrl(file)}\`);

@@ -31,26 +31,32 @@ a name of a token becomes markup: admin/status-page
 -     return String(value).replace(/[&<>"']/g, (character) => \`&#\${character.charCodeAt(0)};\`);
 +     return String(value);
 cli/program.ts
-a damaged log is worth a restart: cli/data-commands
+a damaged log is worth a restart: cli/commands
 - ["corruption", "unsynced", "invalid_json"];
 + ["unsynced", "invalid_json"];
-wrong usage is worth a restart: cli/data-commands
+wrong usage is worth a restart: cli/commands
 - if (error instanceof UsageError) return 2;
+wrong usage is told in the format of the log: cli/root
+- if (error instanceof UsageError) printNotice(notice);
++ if (error === undefined) printNotice(notice);
 cli/command.ts
-a variable counts more than its flag: cli/command
-- { source: flagOf(name), text: flag },
-+ { source: flagOf(name), text: value ? undefined : flag },
-a variable answers for the user in any command: cli/command
+a variable counts more than its flag: cli/args
+- const texts = option.isRepeatable && given ?
++ const texts = inherited ? [inherited] : option.isRepeatable && given ?
+a variable answers for the user in any command: cli/args
 -   return command.readsVariables || STORE_OPTIONS.includes(option) ? variableOf(option) : "";
 +   return variableOf(option);
+a wrong value before a good one is accepted: cli/args
+- return texts.map((text) => parseOption(source, option, text)).at(-1);
++ return texts.slice(-1).map((text) => parseOption(source, option, text)).at(-1);
 cli/output.ts
-a reader that stops early makes a command fail: cli/main
-- else if (printed === "listing" && error.code === "EPIPE") process.exit(0);
-+ else if (printed === "listing" && error.code === "EPIPE") process.exit(1);
-a result that cannot be written is a success: cli/main
--     process.exit(1);
-+     process.exit(0);
-a control character of a plant reaches the terminal: cli/main
+a reader that stops early makes a command fail: cli/outputs
+- if (code === "EPIPE") process.exit(0);
++ if (code === "EPIPE") process.exit(1);
+a result that cannot be written is a success: cli/outputs
+-   process.exit(1);
++   process.exit(0);
+a control character of a plant reaches the terminal: cli/outputs
 - lines.map((line) => \`\${escapeControls(line)}\\n\`)
 + lines.map((line) => \`\${line}\\n\`)
 cli/log.ts
@@ -60,37 +66,36 @@ a token that a client sends in its path is logged: cli/log-format
 a control character of a client reaches the log: cli/log-format
 -   return escapeControls(short) === short ? literal : escapeControls(literal);
 +   return literal;
-cli/line-writer.ts
-a log that nobody reads takes all memory: cli/line-writer
--     return this.#rest.length + this.#lineBytes + bytes <= WAITING_BYTES_MAX;
-+     return bytes <= WAITING_BYTES_MAX;
+a log that nobody reads takes all memory: cli/log
+- if (process.stderr.writableLength + lines.length < WAITING_CHARACTERS_MAX) lines += line;
++ if (lines.length < WAITING_CHARACTERS_MAX) lines += line;
 cli/serve.ts
 the first token is written to the log: cli/serve
--     report(listening);
-+     report(listening); process.stderr.write(\`\${first?.token}\\n\`);
+-   await tokens.refresh(); // from now on this server accepts it
++   await tokens.refresh(); process.stderr.write(\`\${token}\\n\`);
 a store that fails ends the server as if it were asked to: cli/serve
 - if (failure === undefined) return 0;
 + if (failure?.message !== "") return 0;
 cli/token-commands.ts
-a token is printed before running servers know it: cli/commands
+a token is printed before running servers know it: cli/serve
 - const WAIT_MS = POLL_INTERVAL_MS + 100;
 + const WAIT_MS = 0;
 cli/options.ts
-a token that expires in a day expires in an hour: cli/options
-- d: 86_400_000,
-+ d: 3_600_000,
+a token that expires in a day expires in an hour: cli/args
+- d: 86_400_000
++ d: 3_600_000
 cli/data-commands.ts
-an import with refused lines is a success: cli/data-commands
+an import with refused lines is a success: cli/commands
 -       return refused === 0 ? 0 : 3;
 +       return 0;
-a repair goes ahead without being asked: cli/data-commands
+a repair goes ahead without being asked: cli/commands
 -     if (!yes && (await isRefused(
 +     if (yes && (await isRefused(
-plants of a file are created before a bad line of it is found: cli/data-commands
+plants of a file are created before a bad line of it is found: cli/commands
 -     if (bytes !== undefined && !(await isImportable(file, bytes))) return 3;
 +     if (bytes !== undefined) void isImportable;
-cli/data-folder.ts
-root writes into the folder of another user: cli/data-folder
+cli/store.ts
+root writes into the folder of another user: cli/root
 -   if (uid === 0) return folder;
 +   if (uid >= 0) return folder;
 `;

@@ -124,7 +124,7 @@ test("a URL that is replaced in its file is used without a restart", OPTIONS, as
     [withPassword, /authentication failed/],
     [withPassword.replace(":secret@", ":p:w/2@"), /percent-encode/],
     ["", /is empty/],
-    [undefined, /ENOENT/],
+    [undefined, /no such file/],
   ] as const) {
     const before = stderr().length;
     if (text === undefined) rmSync(file);
@@ -172,7 +172,11 @@ test("mistakes are named, and no password is shown", OPTIONS, async (t) => {
     [["serve", "--database-require-sync", "--data", folder], 2, /--database-require-sync/],
     [["export", ...fileOf("")], 2, /--database-file ".*url" is empty/],
     [["export", ...fileOf("postgresql://a:hid/den@b/c")], 2, /--database-file ".*percent-encode/],
-    [["export", "--database-file", "/nowhere/url"], 1, /--database-file "\/nowhere\/url": ENOENT/],
+    [
+      ["export", "--database-file", "/nowhere/url"],
+      1,
+      /--database-file "\/nowhere\/url": no such file/,
+    ],
     [["export", "--database", `${AWAY}?sslrootcert=/nowhere/ca`], 2, /cannot read "\/nowhere\/ca"/],
     [["print", "schema", "--role", "a$b"], 2, /--role: expected a name without/],
     [["print", "schema", "--role", "a\nb"], 2, /--role: expected a name without/],

@@ -11,8 +11,7 @@ type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 export class TestStatus implements Mutable<Status> {
   version = "1.2.3";
   folder: string | undefined = "/var/lib/plant-store";
-  url: string | undefined = "http://127.0.0.1:8080";
-  progress: Status["progress"];
+  url = "http://127.0.0.1:8080";
   disk: Status["disk"] = { freeBytes: 1024, totalBytes: 4096 };
   now: {
     state: ServiceState;

@@ -49,13 +49,13 @@ export async function startServer(
   const finished = finish(child);
   let stdout = "";
   let stderr = "";
-  child.stderr?.on("data", (text: string) => {
-    stderr += text;
+  child.stdout?.on("data", (text: string) => {
+    stdout += text;
   });
   const url = await new Promise<string>((resolve, reject) => {
-    child.stdout?.on("data", (text: string) => {
-      stdout += text;
-      const ready = readyUrl(stdout);
+    child.stderr?.on("data", (text: string) => {
+      stderr += text;
+      const ready = readyUrl(stderr);
       if (ready !== undefined) resolve(ready);
     });
     finished.then(
@@ -84,7 +84,5 @@ function spawnCli(
 ): ChildProcess {
   const started = executable === undefined ? [process.execPath, PROGRAM] : [executable];
   const [program = "", ...rest] = [...wrapper, ...started, ...args];
-  // As started by hand: npm runs the tests, and under npm a second SIGTERM may be a copy.
-  const ownEnv = { ...process.env, npm_lifecycle_event: undefined };
-  return spawn(program, rest, { env: { ...ownEnv, ...env }, cwd });
+  return spawn(program, rest, { env: { ...process.env, ...env }, cwd });
 }

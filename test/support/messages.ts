@@ -27,8 +27,7 @@ export function messagesOf(stderr: string): string[] {
     });
 }
 
-/** The URL of a server that is ready, by the record on its standard output. */
-export function readyUrl(stdout: string): string | undefined {
-  const [line] = /^\{.*"event":"listening".*\}(?=\n)/m.exec(stdout) ?? [];
-  return line && JSON.parse(line).url;
+/** The URL of a server that is ready, by the line of its log in either format. */
+export function readyUrl(stderr: string): string | undefined {
+  return /^.*\blistening on (http[^\s",;]+).*\n/m.exec(stderr)?.[1];
 }

@@ -1,0 +1,277 @@
+/** Where plants and tokens are: in a data directory, or in the database that `--database` names. */
+import fs from "node:fs";
+import path from "node:path";
+import type { ServiceState } from "../admin/status.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import { NUMBER_OPTIONS } from "../core/options.ts";
+import type {
+  DatabaseStatus,
+  PlantService,
+  StoreStatus,
+  TokenStatus,
+  TokenVerifier,
+} from "../core/services.ts";
+import {
+  createToken,
+  importTokens,
+  listTokens,
+  PlantStore,
+  revokeToken,
+  TokenRegistry,
+} from "../index.ts";
+import { ioError } from "../log/disk.ts";
+import {
+  openPostgres,
+  type PgModule,
+  type PostgresOptions,
+  type PostgresStore,
+} from "../postgres/index.ts";
+import { UsageError } from "./command.ts";
+import { DATA, flag, text } from "./options.ts";
+import { printMessage, withProgress } from "./output.ts";
+
+/** The options that name the store. */
+export const STORE = {
+  data: DATA,
+  database: {
+    ...text("URL", "keep plants and tokens in this PostgreSQL database, not in a data directory"),
+    isSecret: true,
+  },
+  databaseFile: {
+    ...text("FILE", "read the URL of the database from this file, again for each new connection"),
+    expected: "the path of a file",
+    isSecret: true,
+    parse: (given: string) => (given === "" || given.includes("://") ? undefined : given),
+  },
+  databaseRequireSync: flag("refuse a database whose commits wait for no standby"),
+};
+
+export interface StoreChoice {
+  readonly data: string;
+  readonly database?: string | undefined;
+  readonly databaseFile?: string | undefined;
+  readonly databaseRequireSync?: boolean | undefined;
+}
+
+/** The tokens of a store, for commands. */
+export type TokenTable = Pick<PostgresStore["tokenTable"], "create" | "revoke" | "list" | "import">;
+
+/** An open store; `close` finishes the creates in flight. */
+export interface Store {
+  readonly plants: PlantService & { status(): StoreStatus };
+  readonly tokens: TokenVerifier & { list(): readonly TokenStatus[]; refresh(): Promise<void> };
+  readonly tokenTable: TokenTable;
+  /** Resolves with the reason if the store fails for good. */
+  readonly failed: Promise<Error>;
+  /** Whether requests can be carried out. */
+  state(): ServiceState;
+  database?(): DatabaseStatus;
+  close(): Promise<void>;
+}
+
+/** Whether the options name a database. */
+export function isDatabase({ database, databaseFile }: StoreChoice): boolean {
+  return database !== undefined || databaseFile !== undefined;
+}
+
+type DatabaseDetails = Omit<PostgresOptions, "pg" | "url" | "requireSync">;
+
+/**
+ * @param command the command that the lock of a data directory names.
+ * @param details how a database is used.
+ * @throws UsageError or PlantStoreError if the store cannot be opened.
+ */
+export function openStore(
+  choice: StoreChoice,
+  command: string,
+  details: DatabaseDetails = {},
+): Promise<Store> {
+  return isDatabase(choice)
+    ? openDatabaseStore(choice, details)
+    : openFolderStore(choice.data, command);
+}
+
+async function openFolderStore(data: string, command: string): Promise<Store> {
+  const isNew = !fs.existsSync(ownFolder(data));
+  const plants = await withProgress("reading the log", (onProgress) =>
+    PlantStore.open(data, { command, onProgress }),
+  );
+  if (isNew) printMadeFolder(data);
+  const tokens = await TokenRegistry.open(data).catch(async (error) => {
+    await plants.close();
+    throw error;
+  });
+  return {
+    plants,
+    tokens,
+    tokenTable: folderTokens(data),
+    failed: plants.failed,
+    state: () => (tokens.isReadable ? "ready" : "tokens-unreadable"),
+    close: async () => {
+      tokens.close();
+      await plants.close();
+    },
+  };
+}
+
+/** Its name may be mistyped. */
+export function printMadeFolder(data: string): void {
+  printMessage(`made the data directory "${path.resolve(data)}"; --data names another`);
+}
+
+async function openDatabaseStore(choice: StoreChoice, details: DatabaseDetails): Promise<Store> {
+  const store = await openDatabase(choice, details);
+  const { plants, tokens, tokenTable } = store;
+  const { databaseDeadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default } = details;
+  return {
+    plants,
+    tokens,
+    tokenTable,
+    failed: new Promise(() => {}), // never: the store waits for a database that is away
+    // Ready until a deadline: a failover must not take every server out of a load balancer.
+    state: () => (tokens.leaseAgeMs < databaseDeadlineMs ? "ready" : "database-away"),
+    database: () => store.state(),
+    close: () => store.close(),
+  };
+}
+
+function folderTokens(data: string): TokenTable {
+  return {
+    create: (token) => createToken(data, token),
+    revoke: (name) => revokeToken(data, name),
+    list: () => listTokens(data),
+    import: (records) => importTokens(data, records),
+  };
+}
+
+/**
+ * Lists or changes tokens, also beside running servers.
+ *
+ * @param checkFolder throws if the command must not use this data directory.
+ */
+export async function withTokens<T>(
+  choice: StoreChoice,
+  checkFolder: (data: string) => string,
+  work: (tokens: TokenTable) => Promise<T>,
+): Promise<T> {
+  if (!isDatabase(choice)) return work(folderTokens(checkFolder(choice.data)));
+  return withDatabase(choice, ({ tokenTable }) => work(tokenTable));
+}
+
+/** Does work with a database, and closes it. */
+export async function withDatabase<T>(
+  choice: StoreChoice,
+  work: (store: PostgresStore) => Promise<T>,
+): Promise<T> {
+  const store = await openDatabase(choice, { followsTokens: false });
+  try {
+    return await work(store);
+  } finally {
+    await store.close();
+  }
+}
+
+async function openDatabase(choice: StoreChoice, details: DatabaseDetails): Promise<PostgresStore> {
+  const { database, databaseFile: file, databaseRequireSync: requireSync } = choice;
+  checkDatabase(choice);
+  const url = file === undefined ? (database ?? "") : () => readUrl(file);
+  const pg = await loadDriver();
+  try {
+    return await openPostgres({ pg, url, requireSync, ...details });
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const named = file === undefined ? "--database" : `--database-file "${file}"`;
+    throw new UsageError(`${named}: ${error.message}`);
+  }
+}
+
+/** @throws Error, whose message names the file. */
+function readUrl(file: string): string {
+  const named = `--database-file "${file}"`;
+  let url: string;
+  try {
+    url = fs.readFileSync(file, "utf8").trim();
+  } catch (cause) {
+    throw ioError(`Cannot read ${named}`, cause);
+  }
+  if (url === "") throw new UsageError(`${named} is empty: expected a URL`);
+  return url;
+}
+
+/** The password in the URL of a database. */
+const PASSWORD = /^postgres(?:ql)?:\/\/[^:@/?#]*:[^@/?#]*@/;
+
+/** A database counts more than a folder that a variable names. @throws UsageError */
+function checkDatabase({ database, databaseFile }: StoreChoice): void {
+  const isTyped = (text: string) => process.argv.some((word) => word.includes(text));
+  if (process.argv.some((word) => /^--data(=|$)/.test(word))) {
+    throw new UsageError("use either --data or a database, not both");
+  }
+  if (database !== undefined && databaseFile !== undefined) {
+    throw new UsageError("use either --database or --database-file, not both");
+  }
+  if (database !== undefined && PASSWORD.test(database) && isTyped(database)) {
+    throw new UsageError(
+      "--database: expected no password in an argument, where every user of the machine reads it; " +
+        "use PLANT_STORE_DATABASE or --database-file",
+    );
+  }
+}
+
+async function loadDriver(): Promise<PgModule> {
+  try {
+    delete process.env.NODE_PG_FORCE_NATIVE; // libpq hides notices
+    // @ts-expect-error: it has no types, and may not be installed
+    return (await import("pg")).default;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
+    throw new UsageError("--database needs the driver of PostgreSQL: npm install pg");
+  }
+}
+
+/**
+ * Returns the folder, which need not exist: then the nearest one above it counts. Root writes into no folder of
+ * another user: its owner may put a link to any file of the machine there (the class of CVE-2016-1247), and
+ * could not read what root writes.
+ *
+ * @throws UsageError if this is root and the folder belongs to another user.
+ */
+export function ownFolder(folder: string): string {
+  if (process.geteuid?.() !== 0) return folder;
+  let existing = path.resolve(folder);
+  while (!fs.existsSync(existing)) existing = path.dirname(existing);
+  const { uid, gid } = fs.statSync(existing);
+  if (uid === 0) return folder;
+  const name = findUserName(uid);
+  const owner = name === undefined ? `the user with the number ${uid}` : `the user ${name}`;
+  const run =
+    name === undefined
+      ? `setpriv --reuid ${uid} --regid ${gid} --clear-groups`
+      : `runuser -u ${name} --`;
+  throw new UsageError(
+    `"${existing}" belongs to ${owner}: run this command as that user and not as root, with ` +
+      `${run} plant-store …, or docker run --user ${uid}:${gid} …`,
+  );
+}
+
+/** By the file of the users of this machine; others, such as those of LDAP, have only a number. */
+function findUserName(uid: number): string | undefined {
+  try {
+    const users = fs.readFileSync("/etc/passwd", "utf8").split("\n");
+    return users.map((line) => line.split(":")).find((fields) => fields[2] === `${uid}`)?.[0];
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the folder. @throws PlantStoreError `io_error` if it is missing: its name may be mistyped. */
+export function existingFolder(folder: string): string {
+  if (fs.existsSync(folder)) return folder;
+  const advice = "there is no such folder; name the data directory with --data";
+  throw new PlantStoreError("io_error", `Cannot read "${path.resolve(folder)}": ${advice}`);
+}
+
+/** An existing folder that this user may change. */
+export function ownExistingFolder(folder: string): string {
+  return ownFolder(existingFolder(folder));
+}

@@ -1,0 +1,84 @@
+/** Commands that root runs in a folder of another user: those that write there are refused. */
+import assert from "node:assert/strict";
+import { chownSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { readLog, writeLog } from "../support/stores.ts";
+
+const A = '{"id":1,"name":"a"}\n';
+
+describe("root in a data directory of another user", { concurrency: 2, ...NEEDS_ROOT }, () => {
+  const COMMANDS: readonly [words: string, status: number][] = [
+    ["serve --port 0", 2],
+    ["token create t", 2],
+    ["token revoke t", 2],
+    ["token import /dev/null", 2],
+    ["import -", 2],
+    ["restore .", 2],
+    ["repair --yes", 2],
+    ["verify", 0],
+    ["export", 0],
+    ["get 1", 0],
+    ["token list", 0],
+  ];
+  for (const [words, expected] of COMMANDS) {
+    test(`${words} ${expected === 0 ? "only reads" : "is refused, and told how to run it"}`, async (t) => {
+      const folder = makeServiceFolder(t);
+      writeLog(folder, A);
+      const before = snapshot(folder);
+      const { status, stderr } = await runCli([...words.split(" "), "--data", folder]);
+      assert.equal(status, expected, stderr);
+      assert.deepEqual(snapshot(folder), before);
+      if (expected === 0) return;
+      const owner = `"${folder}" belongs to the user with the number ${SERVICE}: `;
+      const run = `setpriv --reuid ${SERVICE} --regid ${SERVICE} --clear-groups plant-store …`;
+      for (const text of [owner, run, `docker run --user ${SERVICE}:${SERVICE} …`]) {
+        assert.ok(stderr.includes(text), stderr);
+      }
+      assert.match(stderr, /^plant-store: [^\n]+\n$/, "for people, whatever the format of the log");
+    });
+  }
+
+  test("a user with a name is named", async (t) => {
+    const folder = makeServiceFolder(t);
+    chownSync(folder, 65_534, 65_534);
+    const { stderr } = await runCli(["repair", "--data", folder]);
+    assert.match(stderr, /belongs to the user nobody: .*runuser -u nobody -- plant-store …/);
+  });
+
+  test("a backup may go into a folder of root's, and not into one of that user", async (t) => {
+    const folder = makeServiceFolder(t);
+    writeLog(folder, A);
+    const target = join(makeFolder(t), "copy");
+    assert.equal((await runCli(["backup", target, "--data", folder])).status, 0);
+    for (const words of [[join(folder, "copy")], ["--into", join(folder, "new", "backups")]]) {
+      assert.equal((await runCli(["backup", ...words, "--data", target])).status, 2);
+    }
+    assert.equal(existsSync(join(folder, "copy")), false);
+  });
+});
+
+test("root works in a folder of its own, also if others may write there", NEEDS_ROOT, async (t) => {
+  const folder = join(makeFolder(t), "data");
+  mkdirSync(folder, { mode: 0o777 });
+  const { status, stderr } = await runCli(["import", "-", "--data", folder], { stdin: A });
+  assert.equal(status, 0, stderr);
+  assert.equal(readLog(folder), A);
+});
+
+test("a log that another user replaced by a link is not followed", NEEDS_ROOT, async (t) => {
+  const folder = makeServiceFolder(t);
+  const secret = join(makeFolder(t), "secret");
+  writeFileSync(secret, A);
+  chownSync(folder, 0, 0);
+  symlinkSync(secret, join(folder, "plants.jsonl"));
+  for (const words of [["export"], ["serve", "--port", "0"], ["backup", join(folder, "copy")]]) {
+    const { status, stdout, stderr } = await runCli([...words, "--data", folder]);
+    assert.deepEqual([status, stdout], [1, ""], stderr);
+    assert.match(stderr, /symbolic link/);
+  }
+});
