@@ -12,8 +12,7 @@ export interface NumberOption {
   readonly max: number;
 }
 
-const KIB = 1024;
-const MIB = 1024 * KIB;
+const MIB = 1024 * 1024;
 const GIB = 1024 * MIB;
 /** Node's longest timer; a longer one fires at once. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
@@ -22,8 +21,6 @@ const TIMER_MS_MAX = 2 ** 31 - 1;
 export const NUMBER_OPTIONS = {
   port: { default: 8080, min: 0, max: 65_535 },
   bodyBytesMax: { default: MIB, min: 1, max: 4 * MIB },
-  headerBytesMax: { default: 16 * KIB, min: 1, max: GIB },
-  headerTimeoutMs: { default: 10_000, min: 1, max: TIMER_MS_MAX },
   requestTimeoutMs: { default: 30_000, min: 1, max: TIMER_MS_MAX },
   keepAliveTimeoutMs: { default: 75_000, min: 1, max: TIMER_MS_MAX },
   // Not 0: some versions of Node take it for no bound, others for no connection.

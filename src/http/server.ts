@@ -30,11 +30,7 @@ export interface ServerOptions extends ListenerOptions {
   readonly port?: number | undefined;
   /** Serve HTTPS, TLS 1.2 or later, with this certificate. Default: plain HTTP. */
   readonly tls?: TlsOptions | undefined;
-  /** Request line and headers together; longer ones get 431. Default: 16 KiB. */
-  readonly headerBytesMax?: number | undefined;
-  /** The time to send all headers; then 408. Default: 10,000; never more than `requestTimeoutMs`. */
-  readonly headerTimeoutMs?: number | undefined;
-  /** The time to send a whole request; then 408. Default: 30,000. */
+  /** The time to send a whole request, its headers within 10 s; then 408. Default: 30,000. */
   readonly requestTimeoutMs?: number | undefined;
   /** An idle connection is closed after this. Default: 75,000, so that a load balancer closes first. */
   readonly keepAliveTimeoutMs?: number | undefined;
@@ -138,15 +134,18 @@ const DRAIN_GRACE_MS = 100;
  */
 const BACKLOG = 4096;
 
+/** Request line and headers together. */
+const HEADER_BYTES_MAX = 16 * 1024;
+const HEADER_MS_MAX = 10_000;
+
 function settingsOf({
-  headerBytesMax = NUMBER_OPTIONS.headerBytesMax.default,
-  headerTimeoutMs = NUMBER_OPTIONS.headerTimeoutMs.default,
   requestTimeoutMs = NUMBER_OPTIONS.requestTimeoutMs.default,
 }: ServerOptions): https.ServerOptions {
+  const headersTimeout = Math.min(HEADER_MS_MAX, requestTimeoutMs);
   return {
-    maxHeaderSize: headerBytesMax,
-    headersTimeout: Math.min(headerTimeoutMs, requestTimeoutMs),
-    handshakeTimeout: Math.min(headerTimeoutMs, requestTimeoutMs),
+    maxHeaderSize: HEADER_BYTES_MAX,
+    headersTimeout,
+    handshakeTimeout: headersTimeout,
     requestTimeout: requestTimeoutMs,
     connectionsCheckingInterval: SWEEP_MS,
     // http/connections closes idle connections: a timer of Node's for each request takes 15 % of a create.

@@ -67,7 +67,6 @@ export interface Case {
 export interface ServerSetting {
   readonly basePath?: string;
   readonly bodyBytesMax?: number;
-  readonly headerBytesMax?: number;
   readonly corsOrigins?: readonly string[];
   readonly trustedProxies?: BlockList;
   /** Lines of the plants that are stored before. */
@@ -112,13 +111,6 @@ export const SERVERS = {
   many: { given: plants(1002) },
   long: { given: plants(5, "x".repeat(600_000)) },
   small: { bodyBytesMax: 100 },
-  head: {
-    headerBytesMax: 1024,
-    skip: {
-      mounted: "the embedder's server limits its heads",
-      executable: "the program has no such option",
-    },
-  },
   garden: { basePath: "/garden", given: plants(2) },
   deep: { basePath: "/a/b-c/~d" },
   plantsPath: { basePath: "/plants" },

@@ -283,13 +283,6 @@ export const FRAMING: readonly Case[] = [
       gets: 41301,
       closes: true,
     },
-    {
-      says: "a head beyond the limit of the option is 43101",
-      on: "head",
-      send: create(X, { X: "x".repeat(1024) }),
-      gets: 43101,
-      closes: true,
-    },
   ]),
   ...skipped(EMBEDDER.checksHost, HOSTS),
   ...GOOD_CHUNKS.map(([what, body]) => ({
@@ -324,13 +317,6 @@ export const FRAMING: readonly Case[] = [
     stores: X,
   },
   { says: "100 headers are accepted", send: FILLED(100), gets: 200, stores: X },
-  {
-    says: "a head within the limit of the option is read",
-    on: "head",
-    send: create(X, { X: "x".repeat(500) }),
-    gets: 200,
-    stores: X,
-  },
   ...BYTES.slice(1).map((cut) => ({
     says: `a body may be cut into two packets, ${cut} bytes before its end`,
     send: create(WIDE),

@@ -40,8 +40,6 @@ const OF_THE_LISTENER: readonly Wrong[] = [
 
 const OF_THE_SERVER: typeof OF_THE_LISTENER = [
   ["port", 65_536],
-  ["headerBytesMax", 0],
-  ["headerTimeoutMs", Number.NaN],
   ["requestTimeoutMs", Number.POSITIVE_INFINITY],
   ["keepAliveTimeoutMs", -1],
 ];

@@ -13,7 +13,6 @@ import { collectMessages, TIMEOUT } from "../support/watch.ts";
 
 /** So long that a test which waits for one of these limits fails by its own timeout. */
 const PATIENT = {
-  headerTimeoutMs: 600_000,
   requestTimeoutMs: 600_000,
   keepAliveTimeoutMs: 600_000,
 };
@@ -152,7 +151,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
   });
 
   test("closes a handshake that takes longer than the headers may", async (t) => {
-    const service = await startSecure(t, { headerTimeoutMs: 50 });
+    const service = await startSecure(t, { requestTimeoutMs: 50 });
     const socket = net.connect(service.port, "127.0.0.1").resume();
     t.after(() => socket.destroy());
     await once(socket, "close");
