@@ -3,8 +3,8 @@
  * and how they end.
  *
  * Invariants. Responses leave in the order of their requests. After a response that closes a connection no
- * request is carried out. If a connection too many comes, the client with the most connections loses its oldest;
- * all connections without a good token are one client.
+ * request is carried out. If a connection too many comes, the client with the most connections loses one, the
+ * oldest silent one or the oldest; all connections without a good token are one client.
  */
 import { IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -20,6 +20,8 @@ import { ignoreFollowing } from "./node-internals.ts";
 const UNANSWERED_MAX = 16;
 /** A client may ask for new keys instead of sending requests; each time costs as much as a small request. */
 const KEY_UPDATES_MAX = 16;
+/** Among so many of the oldest, one that has sent nothing is closed first. */
+const SILENT_AMONG = 32;
 /** How often idle connections and slow requests are looked for. */
 export const SWEEP_MS = 1000;
 /** The client of all connections that have shown no good token. */
@@ -87,7 +89,7 @@ export class Connections {
     this.#all.set(socket, new Connection());
     this.#move(socket, undefined, ANONYMOUS);
     socket.once("close", () => this.#remove(socket));
-    if (this.#all.size > this.#max) this.#evict();
+    if (this.#all.size > this.#max) this.#evict(socket);
   }
 
   #remove(socket: Socket): void {
@@ -106,16 +108,15 @@ export class Connections {
     this.#clients.set(to, sockets.add(socket));
   }
 
-  #evict(): void {
+  #evict(newest: Socket): void {
     let largest = this.#clients.get(ANONYMOUS) ?? new Set<Socket>();
     for (const sockets of this.#clients.values()) {
       if (sockets.size > largest.size) largest = sockets;
     }
-    for (const oldest of largest) {
-      this.#remove(oldest); // it closes later, and counts no more
-      oldest.destroy();
-      break;
-    }
+    const evicted = oldestOf(largest, newest);
+    if (evicted === undefined) return;
+    this.#remove(evicted); // it closes later, and counts no more
+    evicted.destroy();
     if (this.#evicted++ % 1000 > 0) return;
     publishWarning(
       `Closed a connection, because there is room for ${this.#max} (connectionsMax): the oldest of the client ` +
@@ -232,4 +233,15 @@ export class Connections {
 /** Of the client; the same for a connection under TLS and the one that it came over. */
 function addressOf({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress} ${remotePort}`;
+}
+
+/** The oldest connection that has sent nothing, else the oldest: an ordinary client sends at once. */
+function oldestOf(sockets: ReadonlySet<Socket>, newest: Socket): Socket | undefined {
+  let count = 0;
+  for (const socket of sockets) {
+    if (socket.bytesRead === 0 && socket !== newest) return socket;
+    if (++count === SILENT_AMONG) break;
+  }
+  const [oldest] = sockets;
+  return oldest;
 }
