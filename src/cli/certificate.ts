@@ -12,7 +12,7 @@ export interface CertificateFiles {
   readonly tlsKey: string | undefined;
 }
 
-export type Pair = ReturnType<typeof readPair>;
+type Pair = ReturnType<typeof readPair>;
 
 /** `undefined` if no files are named. @throws UsageError if one is missing; Error that names the wrong one. */
 export function readCertificate({ tlsCert, tlsKey }: CertificateFiles): Pair | undefined {
@@ -23,29 +23,28 @@ export function readCertificate({ tlsCert, tlsKey }: CertificateFiles): Pair | u
 }
 
 function readPair(certFile: string, keyFile: string) {
-  const cert = readPem("--tls-cert", certFile);
-  const key = readPem("--tls-key", keyFile);
-  const certificate = parse("--tls-cert", certFile, () => new X509Certificate(cert));
-  const privateKey = parse("--tls-key", keyFile, () => createPrivateKey(key));
-  if (certificate.checkPrivateKey(privateKey)) {
-    return { cert, key, expiresAt: Date.parse(certificate.validTo) };
-  }
+  const readCert = (pem: Buffer) => new X509Certificate(pem);
+  const [cert, certificate] = readPem("--tls-cert", certFile, "a certificate", readCert);
+  const secret = "a private key, not encrypted";
+  const [key, privateKey] = readPem("--tls-key", keyFile, secret, createPrivateKey);
+  const expiresAt = Date.parse(certificate.validTo);
+  if (certificate.checkPrivateKey(privateKey)) return { cert, key, expiresAt };
   throw new Error(`--tls-key "${keyFile}": expected the key of "${certFile}", got another one`);
 }
 
-function readPem(option: string, file: string): Buffer {
+/** The bytes of a file, and what they are. */
+function readPem<T>(
+  option: string,
+  file: string,
+  expected: string,
+  parse: (pem: Buffer) => T,
+): [Buffer, T] {
+  let pem: Buffer | undefined;
   try {
-    return readFileSync(file);
+    pem = readFileSync(file);
+    return [pem, parse(pem)];
   } catch (cause) {
-    throw ioError(`Cannot read ${option} "${file}"`, cause);
-  }
-}
-
-function parse<T>(option: string, file: string, read: () => T): T {
-  try {
-    return read();
-  } catch {
-    const expected = option === "--tls-cert" ? "a certificate" : "a private key, not encrypted";
+    if (pem === undefined) throw ioError(`Cannot read ${option} "${file}"`, cause);
     throw new Error(`${option} "${file}": expected ${expected}, in PEM`);
   }
 }

@@ -36,7 +36,7 @@ import {
   text,
 } from "./options.ts";
 import { count, LEVELS, printLines, report } from "./output.ts";
-import { ServeStatus } from "./status.ts";
+import { followStatus } from "./status.ts";
 import { isDatabase, openStore, STORE, type Store } from "./store.ts";
 
 const SERVE_OPTIONS = {
@@ -115,97 +115,73 @@ function warnOfUnknownVariables(): void {
   );
 }
 
-type Certificate = ReturnType<typeof readCertificate>;
-
 /** Serves an open store until the signal, or until it fails; then closes everything. */
 async function serveStore(
   store: Store,
   stopped: Promise<unknown>,
   options: ServeOptions,
-  certificate: Certificate,
+  tls: ReturnType<typeof readCertificate>,
 ): Promise<ExitStatus> {
   let failure: Error | undefined;
   let server: PlantServer | undefined;
   let admin: AdminServer | undefined;
-  let status: ServeStatus | undefined;
   let following: NodeJS.Timeout | undefined;
   try {
-    server = await startServer(options, store, certificate);
-    following = certificate && followCertificate(server, options, certificate);
-    const current = new ServeStatus(
-      store,
-      server.url,
-      isDatabase(options) ? undefined : options.data,
-    );
-    status = current;
-    admin = await startAdmin(options, status);
+    const { plants, tokens } = store;
+    const { corsOrigin: corsOrigins, trustedProxy: trustedProxies } = options;
+    const starting = PlantServer.start({
+      ...pickServerOptions(options),
+      ...{ plants, tokens, tls, corsOrigins, trustedProxies },
+    });
+    server = await listen(starting, options, "--host and --port");
+    following = tls && followCertificate(server, options, tls);
+    const status = await followStatus(options, store, server.url);
+    const { admin: address } = options;
+    admin = address && (await listen(startAdminServer(address, status), address, "--admin"));
     reportListening(server.url, admin?.url, store);
     if (options.firstToken) await printFirstToken(store, server.url);
     // Watched until the store is closed, because a sync during the drain may fail, too.
     const failed = store.failed.then((error) => {
       failure = error;
-      current.ending = "failed";
+      status.ending = "failed";
       const { cause, message } = error;
       const why = cause instanceof Error ? cause.message : message;
       report({ level: "error", event: "failed", message: `the store failed: ${why}` });
     });
     await Promise.race([stopped, failed]);
     if (failure === undefined) {
-      current.ending = "draining";
+      status.ending = "draining";
       const message = "draining: responding to requests in flight";
       report({ level: "info", event: "draining", message });
     }
   } finally {
     clearInterval(following);
     await server?.close(options.drainTimeoutMs);
-    status?.stop();
     await admin?.close();
     await store.close();
-    if (admin !== undefined || server !== undefined) {
-      report({ level: "info", event: "stopped", message: "stopped" });
-    }
+    if (server !== undefined) report({ level: "info", event: "stopped", message: "stopped" });
   }
   if (failure === undefined) return 0;
   const { cause } = failure; // what was in flight may have failed worse
   return cause instanceof PlantStoreError && cause.code === "unsynced" ? 3 : 1;
 }
 
-function startServer(
-  options: ServeOptions,
-  { plants, tokens }: Store,
-  tls: Certificate,
-): Promise<PlantServer> {
-  const { host, port, basePath, corsOrigin, trustedProxy } = options;
-  const { bodyBytesMax, requestTimeoutMs, keepAliveTimeoutMs } = options;
-  return PlantServer.start({
-    ...{ plants, tokens, tls, host, port, basePath },
-    ...{ corsOrigins: corsOrigin, trustedProxies: trustedProxy },
-    ...{ bodyBytesMax, requestTimeoutMs, keepAliveTimeoutMs },
-  }).catch((error) => {
-    throw describeListenError(error, { host, port }, "--host and --port");
-  });
+function pickServerOptions(options: ServeOptions) {
+  const { host, port, basePath, bodyBytesMax, requestTimeoutMs, keepAliveTimeoutMs } = options;
+  return { host, port, basePath, bodyBytesMax, requestTimeoutMs, keepAliveTimeoutMs };
 }
 
-async function startAdmin(
-  { admin: address }: ServeOptions,
-  status: ServeStatus,
-): Promise<AdminServer | undefined> {
-  if (address === undefined) return undefined;
-  await status.followDisk();
-  return startAdminServer(address, status).catch((error) => {
-    throw describeListenError(error, address, "--admin");
-  });
-}
-
-/** Describes why a server cannot listen. Returns any other error as it is. */
-function describeListenError(
-  error: NodeJS.ErrnoException,
+/** @throws Error that says why a server cannot listen, and which option sets the address. */
+function listen<T>(
+  starting: Promise<T>,
   { host, port }: { readonly host: string; readonly port: number },
   option: string,
-): Error {
-  if (error.syscall === undefined) return error;
-  const why = describeSystemError(error);
-  return new Error(`Cannot listen on ${formatHostPort(host, port)}: ${why}; see ${option}`);
+): Promise<T> {
+  return starting.catch((error: NodeJS.ErrnoException) => {
+    if (error.syscall === undefined) throw error;
+    const why = describeSystemError(error);
+    throw new Error(`Cannot listen on ${formatHostPort(host, port)}: ${why}; see ${option}`);
+  });
 }
 
 function reportListening(url: string, admin: string | undefined, store: Store): void {

@@ -142,25 +142,22 @@ function tryParse<T>({ parse }: Option<T>, given: string): T | undefined {
 }
 
 const NOW = Date.parse("2026-01-01T00:00:00Z");
-const EXPIRIES: readonly [given: string, expected: number | undefined][] = [
+const EXPIRIES = [
   ["12h", NOW + 12 * 3_600_000],
   ["90d", NOW + 90 * 86_400_000],
   ["2026-01-01", NOW + 86_400_000 - 1],
   ["2028-02-29", Date.UTC(2028, 2, 1) - 1],
-  ...["", "90", "0d", "-5d", "1.5d", "1D", "1d ", "1d\n", "٣d", "never", "tomorrow"].map(
-    (given): [string, undefined] => [given, undefined],
-  ),
-  ...["2025-12-31", "2030-1-1", "2030-13-01", "2030-02-31", "2027-02-29", "1893456000000"].map(
-    (given): [string, undefined] => [given, undefined],
-  ),
+] as const;
+const NO_EXPIRIES = [
+  ...["", "90", "0d", "-5d", "1.5d", "1D", "1d ", "1d\n", "٣d", "never", "1893456000000"],
+  ...["2025-12-31", "2030-1-1", "2030-13-01", "2030-02-31", "2027-02-29"],
 ];
 
-for (const [given, expected] of EXPIRIES) {
-  test(`an expiry of ${JSON.stringify(given)} is ${expected ?? "refused"}`, (t) => {
-    t.mock.method(Date, "now", () => NOW);
-    assert.equal(tryParse(EXPIRES, given), expected);
-  });
-}
+test("an expiry is a number of days or hours, or a date in the future", (t) => {
+  t.mock.method(Date, "now", () => NOW);
+  for (const [given, expected] of EXPIRIES) assert.equal(EXPIRES.parse(given), expected);
+  for (const given of NO_EXPIRIES) assert.equal(tryParse(EXPIRES, given), undefined, given);
+});
 
 test("a number has digits alone and is within its bounds", () => {
   const option = number("N", "", { min: 1, max: 999_999_999_999_999 });

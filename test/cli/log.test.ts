@@ -81,42 +81,6 @@ test("a log whose disk is full, or whose reader has gone, ends no server", async
   }
 });
 
-test("a request that was never parsed has its line, even if it is the first", async (t) => {
-  const server = await startServer(t, ["--data", makeFolder(t)]);
-  const client = await Client.connect(server.port);
-  await client.send("GARDEN\r\n\r\n");
-  assert.equal((await client.next()).status, 400);
-  client.destroy();
-  const [, request] = logLinesOf((await server.stop()).stderr);
-  assert.deepEqual(
-    [request?.event, request?.method, request?.path, request?.token, request?.status],
-    ["request", null, null, null, 400],
-  );
-});
-
-/** Bytes that Node's parser accepts in a request line, and some that it refuses. */
-const PATHS = ["/\u009b31m", "/\u0085x", "/\u00a0\u00ad", '/"},{"level":"error"', "/%0d%0a", "/\\"];
-
-for (const format of ["json", "text"]) {
-  test(`whatever a client sends, each line of the ${format} log is one record`, async (t) => {
-    const folder = makeFolder(t);
-    const token = await createToken(folder, { name: "gardener" });
-    const server = await startServer(t, ["--data", folder, "--log", format]);
-    for (const target of PATHS) {
-      const client = await Client.connect(server.port);
-      const headers = { "X-Request-Id": "a\u009b[2Jb", "User-Agent": "\u0085\u009b" };
-      await client.send(encodeRequest({ token }, { target, headers }));
-      await client.next();
-      client.destroy();
-    }
-    const { stderr } = await server.stop();
-    const lines = stderr.split("\n").slice(0, -1);
-    assert.equal(lines.length, PATHS.length + 3);
-    assert.doesNotMatch(stderr, /[^\P{Cc}\n]|[\u2028-\u202e\u2066-\u2069]/u);
-    if (format === "json") assert.equal(logLinesOf(stderr).length, lines.length);
-  });
-}
-
 test("a stopped reader of the log delays no answer, and later reads how many lines were dropped", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });

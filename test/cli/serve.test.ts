@@ -2,30 +2,21 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, rmSync } from "node:fs";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
-import { describe, type TestContext, test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { createToken, listTokens } from "../../src/index.ts";
 import { runCli, startServer } from "../support/cli.ts";
-import { Client } from "../support/client.ts";
-import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf, messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { errorNumber, send } from "../support/service.ts";
 import { logPath, readLog } from "../support/stores.ts";
 import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
-import { TIMEOUT, until } from "../support/watch.ts";
+import { until } from "../support/watch.ts";
 
 const FERN = '{"id":1,"name":"Fern"}';
-
-/** So long that a test which waits for one of these limits fails by its own timeout. */
-const PATIENT = [
-  "--drain-timeout-ms=600000",
-  "--request-timeout-ms=600000",
-  "--keep-alive-timeout-ms=600000",
-];
 
 /** A folder with one token. */
 async function makeStore(t: TestContext): Promise<{ folder: string; token: string }> {
@@ -97,12 +88,19 @@ test("while a server runs, other commands work, and a second server names the fi
   const server = await startServer(t, ["--data", folder]);
   assert.equal((await postPlant(server.url, token, FERN)).status, 200);
   const data = ["--data", folder];
-  const [get, created, second] = await Promise.all([
+  const [copies, restored] = [makeFolder(t), join(makeFolder(t), "restored")];
+  const [get, created, backup, second] = await Promise.all([
     runCli(["get", "1", ...data]),
     runCli(["token", "create", "cook", ...data]),
+    runCli(["backup", "--into", copies, ...data]),
     runCli(["serve", "--port", `${server.port}`, ...data]), // the lock is reported, not the port
   ]);
   assert.equal(get.stdout, `${FERN}\n`);
+  const [name = ""] = readdirSync(copies);
+  assert.equal(backup.stdout, `backed up 1 plant, 23 bytes, to "${join(copies, name)}"\n`);
+  const end = await runCli(["restore", join(copies, name), "--data", restored]);
+  assert.equal(end.stdout, `restored 1 plant, 23 bytes, into "${restored}"\n`);
+  assert.equal(readLog(restored), readLog(folder));
   assert.equal((await postPlant(server.url, created.stdout.trim(), FERN)).status, 200);
   assert.equal(second.status, 1);
   const names = new RegExp(`\\bserve\\b.*\\b${server.process.pid}\\b`);
@@ -176,87 +174,3 @@ test("after its log is deleted a server acknowledges nothing: 503, then status 1
   assert.equal(status, 1);
   assert.ok(messagesOf(stderr).join().includes(logPath(folder)), stderr);
 });
-
-describe("a stop waits for requests in flight and for nothing else", () => {
-  test(
-    "idle connections, and those that never sent anything, do not delay it",
-    TIMEOUT,
-    async (t) => {
-      const { folder, token } = await makeStore(t);
-      const server = await startServer(t, ["--data", folder, ...PATIENT]);
-      const [idle, silent] = [await Client.connect(server.port), await Client.connect(server.port)];
-      await idle.send(encodeRequest({ token }, { body: FERN }));
-      assert.equal((await idle.next()).status, 200);
-      assert.equal((await server.stop()).status, 0);
-      for (const client of [idle, silent]) assert.deepEqual(await client.rest(), []);
-    },
-  );
-
-  test("a request whose body comes after the signal is stored and answered", TIMEOUT, async (t) => {
-    const { folder, token } = await makeStore(t);
-    const server = await startServer(t, ["--data", folder, ...PATIENT]);
-    const held = await holdRequest(server.port, token);
-    const end = server.stop("SIGINT");
-    await until("it accepts no more", () => isRefused(server.port));
-    await held.send(FERN.slice(-1));
-    const answer = await held.next();
-    assert.deepEqual([answer.status, answer.headers.get("connection")], [200, "close"]);
-    assert.equal((await end).status, 0);
-    assert.equal(readLog(folder), `${FERN}\n`);
-  });
-
-  test("a second SIGTERM ends it at once, with a request in flight", TIMEOUT, async (t) => {
-    const { folder, token } = await makeStore(t);
-    const server = await startServer(t, ["--data", folder, ...PATIENT]);
-    const held = await holdRequest(server.port, token);
-    const end = server.stop();
-    await until("it accepts no more", () => isRefused(server.port));
-    assert.equal(held.isClosed, false);
-    void server.stop();
-    assert.deepEqual([(await end).status, (await end).signal], [null, "SIGTERM"]);
-    assert.equal(readLog(folder), "");
-  });
-
-  test(
-    "the deadline ends it with status 0, and the request is logged as cut",
-    TIMEOUT,
-    async (t) => {
-      const { folder, token } = await makeStore(t);
-      const args = ["--data", folder, ...PATIENT, "--drain-timeout-ms=300"];
-      const server = await startServer(t, args);
-      const held = await holdRequest(server.port, token);
-      const end = await server.stop();
-      assert.equal(end.status, 0);
-      await until("the connection is cut", () => held.isClosed);
-      const requests = logLinesOf(end.stderr).filter(({ event }) => event === "request");
-      assert.deepEqual(
-        requests.map(({ status, cut, token }) => [status, cut, token]),
-        [[0, true, "gardener"]],
-      );
-    },
-  );
-});
-
-/** A create that the server has begun to read: only its last byte is not sent yet. */
-async function holdRequest(port: number, token: string): Promise<Client> {
-  const client = await Client.connect(port);
-  const request = encodeRequest({ token }, { headers: { Expect: "100-continue" }, body: FERN });
-  const bodyStart = request.length - FERN.length;
-  await client.send(request.subarray(0, bodyStart));
-  // From now on the signal is sure to find the request in flight.
-  assert.equal((await client.next()).status, 100);
-  await client.send(request.subarray(bodyStart, -1));
-  return client;
-}
-
-async function isRefused(port: number): Promise<boolean> {
-  try {
-    (await Client.connect(port)).destroy();
-    return false;
-  } catch (error) {
-    // A reset: the connection was in the queue when that was closed, so ask again.
-    const { code } = error as NodeJS.ErrnoException;
-    assert.match(code ?? "", /^ECONN(REFUSED|RESET)$/);
-    return code === "ECONNREFUSED";
-  }
-}

@@ -1,102 +1,149 @@
+/** How a server stops. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { describe, type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
-import { messagesOf } from "../support/messages.ts";
+import { logLinesOf } from "../support/messages.ts";
 import { readLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
-const CONNECTIONS = 64;
-/** How many answers come before the signal: enough for every connection to be busy. */
-const ANSWERS = 640;
+const FERN = '{"id":1,"name":"Fern"}';
 
-interface Load {
-  /** The ids of the plants that were answered 200. */
-  readonly stored: number[];
-  /** How many requests were sent and not yet answered. */
-  inFlight: number;
-  /** Set by the test right before it sends the signal. */
-  isSignalled: boolean;
+/** So long that a test which waits for one of these limits fails by its own timeout. */
+const PATIENT = [
+  "--drain-timeout-ms=600000",
+  "--request-timeout-ms=600000",
+  "--keep-alive-timeout-ms=600000",
+];
+
+/** A folder with one token. */
+async function makeStore(t: TestContext): Promise<{ folder: string; token: string }> {
+  const folder = makeFolder(t);
+  return { folder, token: await createToken(folder, { name: "gardener" }) };
 }
 
-/** How the last request of a connection ended. */
-interface LastRequest {
-  readonly wasSentBefore: boolean;
-  readonly end: "answered" | "closed" | "reset";
-}
+describe("a stop waits for requests in flight and for nothing else", () => {
+  test(
+    "idle connections, and those that never sent anything, do not delay it",
+    TIMEOUT,
+    async (t) => {
+      const { folder, token } = await makeStore(t);
+      const server = await startServer(t, ["--data", folder, ...PATIENT]);
+      const [idle, silent] = [await Client.connect(server.port), await Client.connect(server.port)];
+      await idle.send(encodeRequest({ token }, { body: FERN }));
+      assert.equal((await idle.next()).status, 200);
+      assert.equal((await server.stop()).status, 0);
+      for (const client of [idle, silent]) assert.deepEqual(await client.rest(), []);
+    },
+  );
 
-/** Sends creates one after another on one connection until the server closes it. */
-async function keepCreating(
-  client: Client,
-  token: string,
-  ids: Iterator<number>,
-  load: Load,
-): Promise<LastRequest> {
-  for (;;) {
-    const id = ids.next().value as number;
-    const wasSentBefore = !load.isSignalled;
-    load.inFlight++;
-    await client.send(encodeRequest({ token }, { body: `{"id":${id},"name":"Fern ${id}"}` }));
-    try {
-      const { status, headers, text } = await client.next();
-      assert.equal(status, 200);
-      assert.equal(text, `{"name":"Fern ${id}"}`);
-      load.stored.push(id);
-      if (headers.get("connection") !== "close") continue;
-      assert.deepEqual(await client.rest(), []);
-      return { wasSentBefore, end: "answered" };
-    } catch (error) {
-      if (error instanceof assert.AssertionError) throw error;
-      const isReset = (error as NodeJS.ErrnoException).code !== undefined;
-      return { wasSentBefore, end: isReset ? "reset" : "closed" };
-    } finally {
-      load.inFlight--;
-    }
-  }
-}
+  test("a request whose body comes after the signal is stored and answered", TIMEOUT, async (t) => {
+    const { folder, token } = await makeStore(t);
+    const server = await startServer(t, ["--data", folder, ...PATIENT]);
+    const held = await holdRequest(server.port, token);
+    const end = server.stop("SIGINT");
+    await until("it accepts no more", () => isRefused(server.port));
+    await held.send(FERN.slice(-1));
+    const answer = await held.next();
+    assert.deepEqual([answer.status, answer.headers.get("connection")], [200, "close"]);
+    assert.equal((await end).status, 0);
+    assert.equal(readLog(folder), `${FERN}\n`);
+  });
 
-function* countUp(): Generator<number, never> {
-  for (let id = 1; ; id++) yield id;
-}
+  test("a second SIGTERM ends it at once, with a request in flight", TIMEOUT, async (t) => {
+    const { folder, token } = await makeStore(t);
+    const server = await startServer(t, ["--data", folder, ...PATIENT]);
+    const held = await holdRequest(server.port, token);
+    const end = server.stop();
+    await until("it accepts no more", () => isRefused(server.port));
+    assert.equal(held.isClosed, false);
+    void server.stop();
+    assert.deepEqual([(await end).status, (await end).signal], [null, "SIGTERM"]);
+    assert.equal(readLog(folder), "");
+  });
+
+  test(
+    "the deadline ends it with status 0, and the request is logged as cut",
+    TIMEOUT,
+    async (t) => {
+      const { folder, token } = await makeStore(t);
+      const args = ["--data", folder, ...PATIENT, "--drain-timeout-ms=300"];
+      const server = await startServer(t, args);
+      const held = await holdRequest(server.port, token);
+      const end = await server.stop();
+      assert.equal(end.status, 0);
+      await until("the connection is cut", () => held.isClosed);
+      const requests = logLinesOf(end.stderr).filter(({ event }) => event === "request");
+      assert.deepEqual(
+        requests.map(({ status, cut, token }) => [status, cut, token]),
+        [[0, true, "gardener"]],
+      );
+    },
+  );
+});
 
 test(
-  "SIGTERM under a load of 64 connections loses nothing: answers or clean closes, and status 0",
+  "SIGTERM under a load of 64 connections: every request is answered or cleanly refused",
   TIMEOUT,
   async (t) => {
-    const folder = makeFolder(t);
-    const token = await createToken(folder, { name: "load" });
-    // A stop that waits for its deadline fails the test.
-    const server = await startServer(t, ["--data", folder, "--drain-timeout-ms=600000"]);
-    const load: Load = { stored: [], inFlight: 0, isSignalled: false };
-    const ids = countUp();
-    const clients = await Promise.all(
-      Array.from({ length: CONNECTIONS }, () => Client.connect(server.port)),
+    const { folder, token } = await makeStore(t);
+    const server = await startServer(t, ["--data", folder, ...PATIENT]);
+    const stored: string[] = [];
+    const lost: string[] = [];
+    let isSignalled = false;
+    let next = 0;
+    const createUntilClosed = async (): Promise<void> => {
+      const client = await Client.connect(server.port);
+      for (;;) {
+        const [line, wasSentBefore] = [`{"id":${++next},"name":"Fern"}`, !isSignalled];
+        const response = await client
+          .send(encodeRequest({ token }, { body: line }))
+          .then(() => client.next())
+          .catch((error) => void (wasSentBefore && error.code && lost.push(line))); // a reset
+        if (response === undefined) return;
+        assert.equal(response.status, 200);
+        stored.push(line);
+        if (response.headers.get("connection") === "close") return;
+      }
+    };
+    const load = Promise.all(Array.from({ length: 64 }, createUntilClosed));
+    await until("the load is under way", () => stored.length >= 640);
+    isSignalled = true;
+    assert.equal((await server.stop()).status, 0);
+    await load;
+    const lines = readLog(folder).trimEnd().split("\n");
+    assert.equal(new Set(lines).size, lines.length, "no line is there twice");
+    assert.deepEqual(
+      stored.filter((line) => !lines.includes(line)),
+      [],
     );
-    const connections = clients.map((client) => keepCreating(client, token, ids, load));
-
-    await until("the load is under way", () => load.stored.length >= ANSWERS && load.inFlight > 0);
-    load.isSignalled = true;
-    const end = await server.stop();
-    const lasts = await Promise.all(connections);
-
-    assert.deepEqual([end.status, end.signal, messagesOf(end.stderr)], [0, null, []]);
-    // Only a request that was sent after the signal may find its connection closed.
-    const lost = lasts.filter(({ wasSentBefore, end }) => wasSentBefore && end === "reset");
     assert.deepEqual(lost, []);
-    assert.ok(lasts.some(({ end }) => end === "answered"));
-
-    const lines = readLog(folder).split("\n");
-    assert.equal(lines.pop(), "", "the last line is whole");
-    const counts = new Map<string, number>();
-    for (const line of lines) counts.set(line, (counts.get(line) ?? 0) + 1);
-    const missing = load.stored.filter(
-      (id) => counts.get(`{"id":${id},"name":"Fern ${id}"}`) !== 1,
-    );
-    assert.deepEqual(missing, []);
-    assert.equal(counts.size, lines.length, "no line occurs twice");
-    assert.ok(load.stored.length >= ANSWERS);
   },
 );
+
+/** A create that the server has begun to read: only its last byte is not sent yet. */
+async function holdRequest(port: number, token: string): Promise<Client> {
+  const client = await Client.connect(port);
+  const request = encodeRequest({ token }, { headers: { Expect: "100-continue" }, body: FERN });
+  const bodyStart = request.length - FERN.length;
+  await client.send(request.subarray(0, bodyStart));
+  // From now on the signal is sure to find the request in flight.
+  assert.equal((await client.next()).status, 100);
+  await client.send(request.subarray(bodyStart, -1));
+  return client;
+}
+
+async function isRefused(port: number): Promise<boolean> {
+  try {
+    (await Client.connect(port)).destroy();
+    return false;
+  } catch (error) {
+    // A reset: the connection was in the queue when that was closed, so ask again.
+    const { code } = error as NodeJS.ErrnoException;
+    assert.match(code ?? "", /^ECONN(REFUSED|RESET)$/);
+    return code === "ECONNREFUSED";
+  }
+}
