@@ -59,9 +59,11 @@ function batchLines(format: Format): (line: string) => void {
     dropped = 0;
     try {
       // Node's stream would be closed for good by a disk that is full for a moment.
-      if (isFile) writeSync(2, lines);
-      else process.stderr.write(lines);
-      lines = "";
+      if (isFile) lines = Buffer.from(lines).subarray(writeSync(2, lines)).toString();
+      else {
+        process.stderr.write(lines);
+        lines = "";
+      }
     } catch {} // they are written again with the next line
   };
   process.once("exit", flush);

@@ -41,7 +41,7 @@ const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
 
 export const ADMIN: Option<{ readonly host: string; readonly port: number }> = {
   placeholder: "HOST:PORT",
-  help: "the address for health, metrics and the status page; a port alone is one of 127.0.0.1",
+  help: "the address of the admin listener; a port alone is one of 127.0.0.1",
   expected: "HOST:PORT, such as 127.0.0.1:9180, or a port",
   /** `127.0.0.1:9180`, `[::1]:9180`, `localhost:9180`, or a port of 127.0.0.1. Port 0 selects a free port. */
   parse: (text) => {
@@ -55,7 +55,7 @@ export const ADMIN: Option<{ readonly host: string; readonly port: number }> = {
 
 export const CORS_ORIGIN: Option<readonly string[]> = {
   placeholder: "ORIGIN",
-  help: "an origin whose pages may use the service, or * for any; may be given several times",
+  help: "an origin whose pages may use the service, or *; repeatable",
   isRepeatable: true,
   expected: "origins such as https://app.example, or *",
   parse: (text) => [...checkOrigins(text.split(","))],
@@ -63,7 +63,7 @@ export const CORS_ORIGIN: Option<readonly string[]> = {
 
 export const TRUSTED_PROXY: Option<BlockList> = {
   placeholder: "ADDRESS",
-  help: "a proxy that names its clients, by address or block; may be given several times",
+  help: "a proxy, or a block of them, that names its clients; repeatable",
   isRepeatable: true,
   expected: "addresses such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
   parse: (text) => {
@@ -80,7 +80,7 @@ export const TRUSTED_PROXY: Option<BlockList> = {
 
 export const TLS_CERT = text(
   "FILE",
-  "serve HTTPS with this certificate (PEM, followed by its intermediates); a changed file is taken within a minute",
+  "serve HTTPS with this certificate and its intermediates (PEM)",
 );
 
 export const JSON_OUTPUT = flag("print JSON lines instead of a table");

@@ -45,7 +45,7 @@ const SERVE_OPTIONS = {
   port: PORT,
   basePath: BASE_PATH,
   tlsCert: TLS_CERT,
-  tlsKey: text("FILE", "the private key of the certificate (PEM, not encrypted)"),
+  tlsKey: text("FILE", "the private key of the certificate, not encrypted"),
   firstToken: flag("create a token if there is no live one, and print it"),
   admin: ADMIN,
   log: oneOf(LOG_FORMATS, "the format of the log; if not given, text on a terminal, else json"),

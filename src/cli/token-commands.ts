@@ -28,7 +28,7 @@ const tokenCreate = defineCommand({
     expires: EXPIRES,
     scope: {
       placeholder: SCOPES.join("|"),
-      help: "what the token may do; may be given twice",
+      help: "what the token may do; repeatable",
       defaultText: "write",
       isRepeatable: true,
       expected: SCOPES.join(" or "),

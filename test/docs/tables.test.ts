@@ -8,6 +8,7 @@ import { ERRORS, statusOf } from "../../src/core/errors.ts";
 import { runCli } from "../support/cli.ts";
 import { readPage, rowsOf, wordsIn } from "../support/docs.ts";
 import { ROOT } from "../support/package.ts";
+import { makeOptionsTable, readOptionsTable } from "./options-table.ts";
 
 const API = "docs/api.md";
 const COMMAND_LINE = "docs/command-line.md";
@@ -56,25 +57,11 @@ test("the tables of the command line have every command, and every option with i
   const usages = stdout.matchAll(/^ {2}(?!plant-store)(\S.*?) {2,}/gm);
   const commands = Array.from(usages, ([, usage = ""]) => usage);
   assert.deepEqual(wordsOf(COMMAND_LINE, "command"), commands.sort());
-  const options = new Map<string, string>();
-  for (const command of commands) {
-    const words = command.split(" ").filter((word) => /^[a-z-]+$/.test(word));
-    const help = (await runCli([...words, "--help"])).stdout;
-    for (const [, flag = "", text = ""] of help.matchAll(/^ {2}(--[a-z-]+).*\n {6}(.*)$/gm)) {
-      options.set(flag, text);
-    }
-  }
-  const limits = wordsOf(COMMAND_LINE, "limit", "default").filter((word) => word.startsWith("--"));
-  const rows = rowsOf(COMMAND_LINE, "option").map(({ option, default: byDefault = "" }) => ({
-    flag: /^--[a-z-]+/.exec(wordsIn(option)[0] ?? "")?.[0] ?? "",
-    byDefault,
-  }));
-  const documented = [...limits, ...rows.map(({ flag }) => flag)];
-  assert.deepEqual(documented.sort(), [...options.keys()].sort());
-  for (const { flag, byDefault } of rows) {
-    const value = /; default (?:\S+ or )?(\S+)/.exec(options.get(flag) ?? "")?.[1];
-    if (value !== undefined) assert.ok(byDefault.includes(`\`${value}\``), `${flag}: ${value}`);
-  }
+  assert.equal(
+    readOptionsTable(),
+    await makeOptionsTable(),
+    "npm run docs writes the table of options",
+  );
 });
 
 test("the table of log events has every event with its level, and no other", () => {
