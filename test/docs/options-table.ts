@@ -34,7 +34,7 @@ export async function makeOptionsTable(): Promise<string> {
     const { stdout } = await runCli([...name.split(" "), "--help"]);
     for (const [, option = "", text = ""] of stdout.matchAll(/^ {2}(--.*)\n {6}(.*)$/gm)) {
       const [, help = "", byDefault] = /^(.*?)(?:; default (.*?))?(?: \[.*\])?$/.exec(text) ?? [];
-      const row = rows.get(option) ?? { commands: [], defaults: new Map(), help };
+      const row: Row = rows.get(option) ?? { commands: [], defaults: new Map(), help };
       row.commands.push(name);
       if (byDefault) row.defaults.set(byDefault, [...(row.defaults.get(byDefault) ?? []), name]);
       rows.set(option, row);
