@@ -1,7 +1,8 @@
 /**
  * What disks and other programs do to a log: rot, and meddling. Other programs sync nothing.
  *
- * Invariant. What is taken away is no longer promised, and what is written was sent.
+ * Invariants. What is taken away is no longer promised, and what is written was sent. Lines have even lengths, and
+ * a cut leaves an odd one: two programs cannot leave the very length that the store expects, which it cannot notice.
  */
 import { PlantStore } from "../../src/store/plant-store.ts";
 import { contentOf, knownBytes } from "./image.ts";
@@ -54,7 +55,8 @@ function linesOf({ judge }: LifeRun, { n, size }: Step): Buffer {
     return `{"id":${id},"name":"${name}"}\n`;
   });
   const text = lines.join("");
-  const others = [text, text, text.slice(0, -1), text.replace(":", ": "), "?\n\0\0\n"];
+  const unended = text.replace('"}', 'n"}').slice(0, -1);
+  const others = [text, text, unended, text.replace(":", ":  "), "?\n\0\0\0\n"];
   return Buffer.from(others[n % others.length] ?? "");
 }
 
@@ -64,7 +66,8 @@ const MEDDLING: Readonly<Record<string, (life: LifeRun, step: Step) => void>> = 
   "others: cut": ({ judge, folder }, { size }) => {
     const node = judge.platter.file(folder.logPath);
     if (node === undefined) return;
-    node.truncate(Math.floor((node.bytes.length * size) / 7));
+    const length = Math.floor((node.bytes.length * size) / 7);
+    node.truncate(Math.max(0, length - 1 + (length % 2)));
     const rest = folder.stable.subarray(0, node.bytes.length);
     folder.setStable(rest.subarray(0, rest.lastIndexOf("\n") + 1));
   },

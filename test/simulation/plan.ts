@@ -6,7 +6,7 @@
  * round names its own chance, so one that is left out changes no other.
  */
 import fc from "fast-check";
-import type { NewPlant } from "../../src/core/plant.ts";
+import { encodeNewPlant, type NewPlant } from "../../src/core/plant.ts";
 import { Random } from "./random.ts";
 import { FAULTS, type Rates, RULE_NAMES } from "./rules.ts";
 
@@ -102,7 +102,7 @@ export function lives(world: WorldName) {
   });
 }
 
-/** A plant of a life: the same for the same numbers. Another version has the same id, and is a conflict. */
+/** A plant of a life, with a line of even length (see harm.ts). Another version has the same id: a conflict. */
 export function makePlant({ chance, plantBytesMax }: Life, number: number, version = 0): NewPlant {
   const random = new Random(`${chance}/plant ${number} ${version}`);
   const filler = "x".repeat(Math.floor(random.next() * plantBytesMax));
@@ -111,5 +111,7 @@ export function makePlant({ chance, plantBytesMax }: Life, number: number, versi
   // Most ids are small, some are longer than a number of JavaScript holds.
   const base = number % 7 === 3 ? 2n ** 53n : number % 11 === 4 ? -(2n ** 63n) : 0n;
   const id = base + BigInt(number);
-  return tag === undefined ? { id, name } : { id, name, tag };
+  const plant = tag === undefined ? { id, name } : { id, name, tag };
+  const isEven = Buffer.byteLength(`${encodeNewPlant(plant)}\n`) % 2 === 0;
+  return isEven ? plant : { ...plant, name: `${name}x` };
 }
