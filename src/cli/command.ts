@@ -85,12 +85,6 @@ export type ExitStatus = 0 | 1 | 2 | 3;
 /** The command line was wrong: status 2. */
 export class UsageError extends Error {}
 
-interface Invocation {
-  readonly args: readonly string[];
-  readonly options: OptionValues<Options>;
-  readonly wantsHelp: boolean;
-}
-
 /** @throws UsageError that lists the commands of the group, or else all, if the first words name none. */
 export function findCommand(
   argv: readonly string[],
@@ -110,70 +104,64 @@ function withoutValue(word: string): string {
   return word.startsWith("-") ? word.replace(/=.*/s, "") : word;
 }
 
-/** @throws UsageError that names the command, the place of the mistake, and what was expected. */
-export function readArgs(command: Command, argv: readonly string[]): Invocation {
-  const { name, arguments: expected = [], options } = command;
+/** @throws UsageError that names the command or the option, what was expected, and what came. */
+export function readArgs(command: Command, argv: readonly string[]) {
+  const { name, arguments: expected = [] } = command;
   const { args, flags, wantsHelp, mistake } = splitArgs(command, argv);
   if (wantsHelp) return { args: [], options: {}, wantsHelp };
   const required = expected.filter((argument) => !argument.startsWith("["));
   const isCounted = args.length >= required.length && args.length <= expected.length;
-  const got = args.map((word) => `"${word}"`).join(" ") || "none";
-  const counted = isCounted ? "" : `expected ${expected.join(" ") || "no argument"}, got ${got}`;
-  const fault = mistake || counted;
-  if (fault) throw new UsageError(`${name}: ${fault}; see plant-store ${name} --help`);
-  const values = Object.entries(options).map(([key, option]) => {
-    return [key, readOption(command, key, option, flags.get(flagOf(key)))];
+  if (mistake !== undefined || !isCounted) {
+    const got = args.map((word) => `"${word}"`).join(" ") || "none";
+    const why = mistake ?? `expected ${expected.join(" ") || "no argument"}, got ${got}`;
+    throw new UsageError(`${name}: ${why}; see plant-store ${name} --help`);
+  }
+  const values = Object.entries(command.options).map(([key, option]) => {
+    return [key, readOption(option, flags.get(flagOf(key)), flagOf(key), variableIn(command, key))];
   });
   return { args, options: Object.fromEntries(values), wantsHelp };
 }
 
-/** Sorts the words of a command line; `mistake` is the first of them that cannot be right. */
+/** Sorts the words of a command line; `mistake` describes the first of them that cannot be right. */
 function splitArgs(command: Command, argv: readonly string[]) {
-  const known = new Map(
+  const placeholders = new Map(
     Object.entries(command.options).map(([key, { placeholder }]) => [flagOf(key), placeholder]),
   );
-  const config = [...known].map(([flag, placeholder]) => {
+  const config = Array.from(placeholders, ([flag, placeholder]) => {
     const type = placeholder === undefined ? ("boolean" as const) : ("string" as const);
     return [flag.slice(2), { type }] as const;
   });
   const help = { type: "boolean", short: "h" } as const;
-  const { tokens } = parseArgs({
-    args: [...argv],
-    options: { ...Object.fromEntries(config), help },
-    strict: false,
-    tokens: true,
-  });
+  const options = { ...Object.fromEntries(config), help };
+  const { tokens } = parseArgs({ args: [...argv], options, strict: false, tokens: true });
   const args: string[] = [];
   const flags = new Map<string, string[]>();
-  const mistakes: string[] = [];
   let wantsHelp = false;
+  let mistake: string | undefined;
   for (const token of tokens) {
     if (token.kind === "positional") args.push(token.value);
     if (token.kind !== "option") continue;
-    const { rawName: flag, value = "true", inlineValue } = token;
-    const placeholder = known.get(flag);
-    if (token.name === "help" && token.value === undefined) wantsHelp = true;
-    else if (!known.has(flag)) mistakes.push(describeUnknown(command, argv[token.index] ?? flag));
-    else if (placeholder === undefined && inlineValue) mistakes.push(`${flag} takes no value`);
-    else if (placeholder !== undefined && token.value === undefined) {
-      mistakes.push(`${flag}: expected ${placeholder} after it`);
-    } else if (placeholder !== undefined && !inlineValue && value.startsWith("-")) {
-      const inline = `${flag}=${placeholder}`;
-      mistakes.push(
-        `${flag}: expected ${placeholder}, got "${withoutValue(value)}" (if that is the value, write ${inline})`,
-      );
-    } else flags.set(flag, [...(flags.get(flag) ?? []), value]);
+    const { rawName: flag, value, inlineValue } = token;
+    const placeholder = placeholders.get(flag);
+    const isSwitch = placeholder === undefined;
+    if (token.name === "help" && value === undefined) wantsHelp = true;
+    else if (!placeholders.has(flag))
+      mistake ??= describeUnknown(command, argv[token.index] ?? flag);
+    else if (isSwitch && inlineValue) mistake ??= `${flag} takes no value`;
+    else if (!isSwitch && value === undefined)
+      mistake ??= `${flag}: expected ${placeholder} after it`;
+    else if (!isSwitch && !inlineValue && value?.startsWith("-")) {
+      const hint = `if that is the value, write ${flag}=${placeholder}`;
+      mistake ??= `${flag}: expected ${placeholder}, got "${withoutValue(value)}" (${hint})`;
+    } else flags.set(flag, [...(flags.get(flag) ?? []), value ?? "true"]);
   }
-  return { args, flags, wantsHelp, mistake: mistakes[0] };
+  return { args, flags, wantsHelp, mistake };
 }
 
-function describeUnknown({ name, arguments: expected = [] }: Command, word: string): string {
-  const [argument] = expected;
-  const hint =
-    argument === undefined || word.startsWith("--")
-      ? ""
-      : ` (if that is the ${argument}, write: plant-store ${name} -- ${word})`;
-  return `unknown option "${withoutValue(word)}"${hint}`;
+function describeUnknown({ name, arguments: [argument] = [] }: Command, word: string): string {
+  const hint = ` (if that is the ${argument}, write: plant-store ${name} -- ${word})`;
+  const isArgument = argument !== undefined && !word.startsWith("--");
+  return `unknown option "${withoutValue(word)}"${isArgument ? hint : ""}`;
 }
 
 const STORE_OPTIONS = ["data", "database", "databaseFile", "databaseRequireSync"];
@@ -183,24 +171,23 @@ function variableIn(command: Command, option: string): string {
   return command.readsVariables || STORE_OPTIONS.includes(option) ? variableOf(option) : "";
 }
 
-/** @throws UsageError that names where a wrong value came from. */
+/** @param given the values of the flag: the last one counts, but all must be valid. */
 function readOption(
-  command: Command,
-  name: string,
   option: Option<unknown>,
   given: readonly string[] | undefined,
+  flag: string,
+  variable: string,
 ): unknown {
-  const variable = variableIn(command, name);
   const { [variable]: value } = process.env;
   const inherited = isServiceLink(variable, value) ? undefined : value || undefined;
-  const source = given === undefined ? variable : flagOf(name);
-  const fallback = [inherited ?? option.defaultText].filter((text) => text !== undefined);
-  const texts = option.isRepeatable && given ? [given.join(",")] : (given ?? fallback);
-  // The last flag counts; the others must be valid, too.
-  return texts.map((text) => parseOption(source, option, text)).at(-1);
+  const fallback = inherited ?? option.defaultText;
+  const texts = given ?? (fallback === undefined ? [] : [fallback]);
+  const joined = option.isRepeatable && texts.length > 0 ? [texts.join(",")] : texts;
+  return joined.map((text) => parseOption(option, text, given ? flag : variable)).at(-1);
 }
 
-function parseOption(source: string, option: Option<unknown>, text: string): unknown {
+/** @throws UsageError that names where a wrong value came from. */
+function parseOption(option: Option<unknown>, text: string, source: string): unknown {
   let value: unknown;
   try {
     value = option.parse(text);

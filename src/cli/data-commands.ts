@@ -4,18 +4,17 @@ import path from "node:path";
 import { INT64_RANGE, parseInt64 } from "../core/json.ts";
 import { validatePlant } from "../core/plant.ts";
 import {
+  type BackupReport,
   backup as backUp,
   backupInto,
   exportLines,
   type ImportReport,
   importPlants,
-  type LeftOutLine,
   type NewPlant,
   type PlantService,
   PlantStoreError,
   repairLog,
   restore as restoreInto,
-  type VerifyReport,
   verifyLog,
 } from "../index.ts";
 import { withIoError } from "../log/disk.ts";
@@ -24,7 +23,6 @@ import { defineCommand, UsageError } from "./command.ts";
 import { DATA, flag, JSON_OUTPUT, KEEP, text } from "./options.ts";
 import {
   count,
-  formatTable,
   printFirst,
   printLines,
   printMessage,
@@ -82,10 +80,9 @@ plant-store export --database URL > FILE && plant-store import FILE
 If export fails, nothing is imported then. A data directory needs no export: import its file
 plants.jsonl, or restore a backup.`,
   async run(_, options) {
-    if (!isDatabase(options)) await printStored(exportLines(existingFolder(options.data)));
-    else {
-      await withDatabase(options, ({ plants }) => printStored(plants.listLines()));
-    }
+    if (isDatabase(options))
+      await withDatabase(options, (store) => printStored(store.plants.listLines()));
+    else await printStored(exportLines(existingFolder(options.data)));
   },
 });
 
@@ -106,8 +103,8 @@ one is always refused. The exit status is 3 if a line was refused.`,
     const store = await openStore(options, "import");
     try {
       const text = file === "-" ? process.stdin : fs.createReadStream(file);
-      const report = await importText(store.plants, text, "importing", bytes);
-      const { created, replayed, refused } = report;
+      const outcome = await importText(store.plants, text, "importing", bytes);
+      const { created, replayed, refused } = outcome;
       await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
       return refused === 0 ? 0 : 3;
     } finally {
@@ -183,11 +180,15 @@ were put, stays, with a warning; the exit status is still 0.`,
       into === undefined
         ? { ...(await backUp(source, folder)), name: "", removed: [] }
         : await backupInto(source, folder, keep);
-    const copied = `${count(plants, "plant")}, ${count(bytes, "byte")}`;
     const also = removed.length === 0 ? "" : `; removed ${removed.join(", ")}`;
+    const copied = describeCopy({ plants, bytes });
     await printLines([`backed up ${copied}, to "${path.join(folder, name)}"${also}`]);
   },
 });
+
+function describeCopy({ plants, bytes }: BackupReport): string {
+  return `${count(plants, "plant")}, ${count(bytes, "byte")}`;
+}
 
 const restore = defineCommand({
   name: "restore",
@@ -198,9 +199,8 @@ const restore = defineCommand({
 backup made, or a copy of a data directory. The log is checked while it is copied, and gets its
 name last. If restore was killed, empty the data directory and run it again.`,
   async run([source = ""], { data }) {
-    const { plants, bytes } = await restoreInto(source, ownFolder(data));
-    const copied = `${count(plants, "plant")}, ${count(bytes, "byte")}`;
-    await printLines([`restored ${copied}, into "${data}"`]);
+    const report = await restoreInto(source, ownFolder(data));
+    await printLines([`restored ${describeCopy(report)}, into "${data}"`]);
   },
 });
 
@@ -214,15 +214,12 @@ Like a start, verify ends at the first such line, and names it. Torn bytes at th
 a power cut leaves them, are no damage: the next start moves them to quarantine.`,
   async run(_, { data, json = false }) {
     const report = await verifyLog(existingFolder(data));
-    await printLines(json ? [JSON.stringify(report)] : formatReport(report));
+    const { plants, bytes, tornBytes } = report;
+    const counts = [`plants      ${plants}`, `bytes       ${bytes}`, `torn bytes  ${tornBytes}`];
+    const lines = [...counts, "The log is sound: a server can start with it."];
+    await printLines(json ? [JSON.stringify(report)] : lines);
   },
 });
-
-function formatReport({ plants, bytes, tornBytes }: VerifyReport): string[] {
-  const counts = { plants, bytes, "torn bytes": tornBytes };
-  const rows = Object.entries(counts).map(([name, value]) => [name, String(value)]);
-  return [...formatTable(rows), "The log is sound: a server can start with it."];
-}
 
 const repair = defineCommand({
   name: "repair",
@@ -243,7 +240,10 @@ out is printed, and moved to plants.jsonl.quarantine. Tokens are not touched.`,
       ]);
       return 3;
     }
-    const { plants, leftOut, isChanged } = await repairLog(folder, nameLeftOut());
+    const printLeftOut = printFirst();
+    const { plants, leftOut, isChanged } = await repairLog(folder, ({ line, offset, reason }) =>
+      printLeftOut(`left out: line ${line}, byte offset ${offset}: ${reason}`),
+    );
     const moved = `${count(leftOut, "line")} moved to plants.jsonl.quarantine`;
     const held = count(plants, "plant");
     await printLines([isChanged ? `repaired: ${held}, ${moved}` : `nothing to repair: ${held}`]);
@@ -252,21 +252,15 @@ out is printed, and moved to plants.jsonl.quarantine. Tokens are not touched.`,
 });
 
 /** Whether a server refuses the log; prints why. */
-function isRefused(folder: string): Promise<boolean> {
-  return verifyLog(folder).then(
-    () => false,
-    (error) => {
-      if (error.code !== "corruption") throw error;
-      printMessage(error.message);
-      return true;
-    },
-  );
-}
-
-function nameLeftOut(): (line: LeftOutLine) => void {
-  const printLeftOut = printFirst();
-  return ({ line, offset, reason }) =>
-    printLeftOut(`left out: line ${line}, byte offset ${offset}: ${reason}`);
+async function isRefused(folder: string): Promise<boolean> {
+  try {
+    await verifyLog(folder);
+    return false;
+  } catch (error) {
+    if (!(error instanceof PlantStoreError) || error.code !== "corruption") throw error;
+    printMessage(error.message);
+    return true;
+  }
 }
 
 /** In the order of the help. */

@@ -55,7 +55,14 @@ function batchLines(format: Format): (line: string) => void {
   let isScheduled = false;
   const flush = () => {
     isScheduled = false;
-    if (dropped > 0) lines += format(describeLoss(dropped));
+    const message = `dropped ${count(dropped, "line")} of this log: there was no room for them`;
+    const loss = {
+      level: "warn",
+      event: "log-dropped",
+      message,
+      fields: { lines: dropped },
+    } as const;
+    if (dropped > 0) lines += format(loss);
     dropped = 0;
     try {
       // Node's stream would be closed for good by a disk that is full for a moment.
@@ -73,11 +80,6 @@ function batchLines(format: Format): (line: string) => void {
     if (process.stderr.writableLength + lines.length < WAITING_CHARACTERS_MAX) lines += line;
     else dropped++;
   };
-}
-
-function describeLoss(lines: number): Notice {
-  const message = `dropped ${count(lines, "line")} of this log: there was no room for them`;
-  return { level: "warn", event: "log-dropped", message, fields: { lines } };
 }
 
 export const jsonFormat: Format = (event) =>
@@ -123,10 +125,8 @@ function encodeText(text: string | undefined): string {
   return escapeControls(short) === short ? literal : escapeControls(literal);
 }
 
-type Colour = "red" | "yellow" | "green" | "gray";
-
 /** Coloured if Node finds that standard error shows colours, and the environment wants them. */
-function paint(colour: Colour, text: string): string {
+function paint(colour: "red" | "yellow" | "green" | "gray", text: string): string {
   return styleText(colour, text, { stream: process.stderr });
 }
 
@@ -144,7 +144,8 @@ function requestInText(request: RequestMessage): string {
   const { method = "-", path = "-", status, error, cut, durationMs, bodyBytes } = request;
   const { requestId, token = "-", client = "-" } = request;
   const more = cut ? " (cut)" : error === undefined ? "" : ` (error ${error})`;
-  const outcome = paint(cut ? "yellow" : colourOf(status), `${status}${more}`);
+  const colour = status >= 500 ? "red" : cut || status >= 400 ? "yellow" : "green";
+  const outcome = paint(colour, `${status}${more}`);
   const took = `${durationMs?.toFixed(1) ?? "-"} ms, ${bodyBytes} B`;
   const sender = `token ${token}, client ${client}, id ${requestId}`;
   return `${showText(`${method} ${path}`)} ${outcome} ${paint("gray", showText(`${took}, ${sender}`))}`;
@@ -152,11 +153,6 @@ function requestInText(request: RequestMessage): string {
 
 function showText(text: string): string {
   return escapeControls(shorten(text));
-}
-
-function colourOf(status: number): Colour {
-  if (status >= 500) return "red";
-  return status >= 400 ? "yellow" : "green";
 }
 
 /** Each may take six bytes of a line. */

@@ -10,24 +10,12 @@ import {
 } from "../core/options.ts";
 import type { Option } from "./command.ts";
 
-export const DATA = {
-  ...text("DIR", "the data directory"),
-  /** Under systemd, the first of its state directories (systemd.exec(5), StateDirectory=). */
-  get defaultText(): string {
-    return process.env.STATE_DIRECTORY?.split(":")[0] || "./data";
-  },
-};
-
-export const HOST = {
-  ...text("HOST", "the address to listen on"),
-  defaultText: DEFAULT_HOST,
-};
-
-export const PORT = {
-  ...number("PORT", "the port to listen on; 0 selects a free one", NUMBER_OPTIONS.port),
-  defaultText: `${NUMBER_OPTIONS.port.default}`,
-};
-
+/** Under systemd, the first of its state directories (systemd.exec(5), StateDirectory=). */
+const DEFAULT_DATA = process.env.STATE_DIRECTORY?.split(":")[0] || "./data";
+export const DATA = { ...text("DIR", "the data directory"), defaultText: DEFAULT_DATA };
+export const HOST = { ...text("HOST", "the address to listen on"), defaultText: DEFAULT_HOST };
+const { port } = numbers({ port: "the port to listen on; 0 selects a free one" });
+export const PORT = { ...port, placeholder: "PORT" };
 export const KEEP = number("N", "how many backups are kept; default 14", NUMBER_OPTIONS.keep);
 
 export const BASE_PATH: Option<string> = {

@@ -1,7 +1,6 @@
 /** The program: runs the command that is named, and turns what it throws into one line and an exit status. */
 import { PlantStoreError } from "../core/errors.ts";
 import {
-  type Command,
   describeCommand,
   describeProgram,
   type ExitStatus,
@@ -18,13 +17,7 @@ import { serve } from "./serve.ts";
 import { commands as tokenCommands } from "./token-commands.ts";
 
 /** In the order of the help. */
-const COMMANDS: readonly Command[] = [
-  serve,
-  ...tokenCommands,
-  ...dataCommands,
-  health,
-  ...printCommands,
-];
+const COMMANDS = [serve, ...tokenCommands, ...dataCommands, health, ...printCommands];
 
 const HELP = ["help", "--help", "-h"];
 

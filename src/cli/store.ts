@@ -243,11 +243,9 @@ export function ownFolder(folder: string): string {
   const { uid, gid } = fs.statSync(existing);
   if (uid === 0) return folder;
   const name = findUserName(uid);
+  const number = `setpriv --reuid ${uid} --regid ${gid} --clear-groups`;
+  const run = name === undefined ? number : `runuser -u ${name} --`;
   const owner = name === undefined ? `the user with the number ${uid}` : `the user ${name}`;
-  const run =
-    name === undefined
-      ? `setpriv --reuid ${uid} --regid ${gid} --clear-groups`
-      : `runuser -u ${name} --`;
   throw new UsageError(
     `"${existing}" belongs to ${owner}: run this command as that user and not as root, with ` +
       `${run} plant-store …, or docker run --user ${uid}:${gid} …`,

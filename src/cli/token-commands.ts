@@ -68,9 +68,8 @@ const tokenList = defineCommand({
   options: { ...STORE, json: JSON_OUTPUT },
   async run(_, options) {
     const { json = false } = options;
-    const now = Date.now();
     const records = await withTokens(options, existingFolder, (tokens) => tokens.list());
-    const rows = records.map((token) => describeToken(token, now));
+    const rows = records.map(describeToken);
     const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
     const table = rows.map(({ name, scopes, state, created, expires }) => {
       return [name, scopes.join(","), state, created, expires ?? "never"];
@@ -110,14 +109,13 @@ stays as it is. For example: plant-store token import data/tokens.jsonl --databa
 /** In the order of the help. */
 export const commands = [tokenCreate, tokenList, tokenRevoke, tokenImport];
 
-/** @param now milliseconds since 1970. */
-function describeToken(token: TokenRecord, now: number) {
+function describeToken(token: TokenRecord) {
   const { name, scopes, createdAt, expiresAt, revokedAt } = token;
   const dead = revokedAt === undefined ? "expired" : "revoked";
   return {
     name,
     scopes,
-    state: isLive(token, now) ? "live" : dead,
+    state: isLive(token, Date.now()) ? "live" : dead,
     created: new Date(createdAt).toISOString(),
     expires: expiresAt === undefined ? null : new Date(expiresAt).toISOString(),
   };

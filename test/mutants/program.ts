@@ -41,14 +41,14 @@ wrong usage is told in the format of the log: cli/root
 + if (error === undefined) printNotice(notice);
 cli/command.ts
 a variable counts more than its flag: cli/args
-- const texts = option.isRepeatable && given ?
-+ const texts = inherited ? [inherited] : option.isRepeatable && given ?
+- const texts = given ?? (
++ const texts = (inherited ? undefined : given) ?? (
 a variable answers for the user in any command: cli/args
 -   return command.readsVariables || STORE_OPTIONS.includes(option) ? variableOf(option) : "";
 +   return variableOf(option);
 a wrong value before a good one is accepted: cli/args
-- return texts.map((text) => parseOption(source, option, text)).at(-1);
-+ return texts.slice(-1).map((text) => parseOption(source, option, text)).at(-1);
+- return joined.map((text)
++ return joined.slice(-1).map((text)
 cli/output.ts
 a reader that stops early makes a command fail: cli/outputs
 - if (code === "EPIPE") process.exit(0);
