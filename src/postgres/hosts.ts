@@ -125,22 +125,22 @@ export class Hosts {
     const pauseMs = (longest * clock.randomBytes(4).readUInt32LE()) / 2 ** 32;
     if (this.#failedSearches++ > 0) await sleep(pauseMs);
     const graceMs = this.#isContested ? CONNECT_TIMEOUT_MS : GRACE_MS;
-    const { found, refused, errors } = await this.#ask(this.#readUrl().hosts, graceMs);
-    const [best] = found.sort((a, b) => b.timeline - a.timeline);
+    const { usable, writable, errors } = await this.#ask(this.#readUrl().hosts, graceMs);
+    const [best] = usable.sort((a, b) => b.timeline - a.timeline);
     if (best === undefined) {
       if (this.#silent >= SILENT_MAX) this.closeAll();
       throw this.#explainNone(errors);
     }
-    const others = [...found, ...refused.map(({ server }) => server as Server)];
-    const rival = others.find(
-      (each) => each.timeline === best.timeline && each.startedAt !== best.startedAt,
-    );
-    const replacement = refused.find(({ server }) => Number(server?.timeline) > best.timeline);
+    const rival = writable.find((each) => isRival(each, best));
     this.#isContested = rival !== undefined;
-    if (rival !== undefined || replacement !== undefined) {
+    if (rival !== undefined) {
       this.#isInUse = false;
       this.closeAll();
-      throw replacement ?? contest(best, rival as Server);
+      // If it has replaced the best one, it cannot be used.
+      if (rival.timeline > best.timeline) throw this.#explainNone(errors);
+      const why = `accepts writes on the same timeline (${best.timeline})`;
+      const fix = "stop the one that must not be used, or remove it from the URL";
+      throw new UnusableDatabaseError(best.host, `"${formatHost(rival.host)}" ${why}: ${fix}`);
     }
     this.#store ??= best.store;
     this.#see(best);
@@ -157,10 +157,8 @@ export class Hosts {
     try {
       const name = formatHost(own.host);
       const hosts = this.#readUrl().hosts.filter((host) => formatHost(host) !== name);
-      const { found, refused } = await this.#ask(hosts, CONNECT_TIMEOUT_MS);
-      const isRival = (each: Server | undefined) =>
-        each && each.timeline >= own.timeline && each.startedAt !== own.startedAt;
-      if (!found.some(isRival) && !refused.some(({ server }) => isRival(server))) return;
+      const { writable } = await this.#ask(hosts, CONNECT_TIMEOUT_MS);
+      if (!writable.some((each) => isRival(each, own))) return;
       this.#isContested = true;
       this.#isInUse = false;
       this.closeAll();
@@ -169,32 +167,31 @@ export class Hosts {
 
   /** Asks hosts at once. When one of them can be used, the others have so long to respond. */
   async #ask(hosts: readonly DatabaseHost[], graceMs: number) {
-    const found: Opened[] = [];
+    const usable: Opened[] = [];
     const errors: DatabaseError[] = [];
     const asked = hosts.map(async (host) => {
       try {
         const opened = await this.#open(host);
         opened.connection.close();
-        found.push(opened);
+        usable.push(opened);
       } catch (error) {
         errors.push(error as DatabaseError);
         throw error;
       }
     });
     await Promise.any(asked).catch(() => {});
-    const isDone = found.length + errors.length === hosts.length;
+    const isDone = usable.length + errors.length === hosts.length;
     if (!isDone) await Promise.race([Promise.allSettled(asked), sleep(graceMs)]);
     const unusable = errors.filter((error) => error instanceof UnusableDatabaseError);
-    const refused = unusable.filter(({ server }) => server !== undefined);
-    return { found: [...found], refused, errors: [...errors] };
+    const writable: Server[] = [...usable, ...unusable.flatMap(({ server }) => server ?? [])];
+    return { usable: [...usable], writable, errors: [...errors] };
   }
 
   /** Why no host can be used. */
   #explainNone(errors: readonly DatabaseError[]): DatabaseError {
     // A standby may be promoted, but not in the place of a primary that is there and cannot be used.
     const deciding = errors.filter((error) => !(error instanceof NotPrimaryError));
-    const unusable = deciding.find((error) => error instanceof UnusableDatabaseError);
-    const [reason = unusable] = unusable ? [unusable] : deciding;
+    const reason = deciding.find((error) => error instanceof UnusableDatabaseError) ?? deciding[0];
     // While one of the hosts may still come back, what the others respond decides nothing.
     if (reason !== undefined && deciding.every((error) => this.isFinal(error))) return reason;
     return new DatabaseError([...new Set(errors.map(({ message }) => message))].join("; "));
@@ -251,9 +248,7 @@ export class Hosts {
   }
 }
 
-function contest({ host, timeline }: Server, rival: Server): UnusableDatabaseError {
-  const why =
-    `"${formatHost(rival.host)}" accepts writes on the same timeline (${timeline}): stop the one that must ` +
-    "not be used, or remove it from the URL";
-  return new UnusableDatabaseError(host, why);
+/** Whether a server that accepts writes has replaced another one, or neither has replaced the other. */
+function isRival(other: Server, own: Server): boolean {
+  return other.timeline >= own.timeline && other.startedAt !== own.startedAt;
 }

@@ -32,8 +32,8 @@ a host of a lower timeline than was seen is used: postgres/failing-statements.sl
 - if (server.timeline < this.#timeline) {
 + if (server.timeline < 0) {
 two hosts of one timeline are not told apart: postgres/hosts.installed
-- if (rival !== undefined || replacement !== undefined) {
-+ if (replacement !== undefined) {
+- return other.timeline >= own.timeline && other.startedAt !== own.startedAt;
++ return other.timeline > own.timeline && other.startedAt !== own.startedAt;
 postgres/database.ts
 a commit is proven by no standby: postgres/hosts.installed
 - if (Number(count) >= countNeeded(names ?? "")) break;
