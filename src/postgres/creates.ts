@@ -12,11 +12,11 @@ import { clock, sleep } from "../clock.ts";
 import { batches } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { conflict, type NewPlant } from "../core/plant.ts";
-import type { CreateOutcome } from "../core/services.ts";
-import { type Connection, DatabaseError, type Rows } from "./connection.ts";
+import type { CreateOutcome, Timer } from "../core/services.ts";
+import { type Connection, DatabaseError } from "./connection.ts";
 import type { Database } from "./database.ts";
 import { CREATE, createValues, isPlantOfRow } from "./schema.ts";
-import { SerialConnection, withTimeout } from "./serial-connection.ts";
+import { SerialConnection } from "./serial-connection.ts";
 
 const BATCH_PLANTS_MAX = 1000;
 const BATCH_BYTES_MAX = 1024 * 1024;
@@ -33,31 +33,29 @@ const CONNECT_PAUSE_MS = 50;
 /** About what a waiting plant takes in memory beside its strings. */
 const ENTRY_BYTES = 512;
 
+/** A caller of `create`. */
+interface Waiter {
+  readonly plant: NewPlant;
+  readonly resolve: (outcome: CreateOutcome) => void;
+  readonly reject: (error: PlantStoreError) => void;
+  /** Ends the wait at the deadline. */
+  readonly timer: Timer;
+}
+
 /** A plant on its way, until its row is committed or refused. */
-class Entry {
+interface Entry {
   readonly plant: NewPlant;
   readonly bytes: number;
-  /** The row that has its id. */
-  readonly row: Promise<Rows[number]>;
-  resolve: (row: Rows[number]) => void = () => {};
-  reject: (error: DatabaseError) => void = () => {};
+  /** Creates of one id share its row. */
+  waiters: Waiter[];
   /** That of the batch. */
-  number = "";
-  /** How many clients wait: creates of one id share its row. */
-  clients = 0;
+  number: string;
   /** Until when its row is tried although no client waits, by the monotonic clock. */
-  triedUntil = 0;
-
-  constructor(plant: NewPlant, bytes: number) {
-    this.plant = plant;
-    this.bytes = bytes;
-    this.row = new Promise((resolve, reject) => Object.assign(this, { resolve, reject }));
-    this.row.catch(() => {}); // its clients may be gone
-  }
+  triedUntil: number;
 }
 
 function isWanted(batch: readonly Entry[]): boolean {
-  return batch.some((each) => each.clients > 0 || clock.monotonicMs() < each.triedUntil);
+  return batch.some((each) => each.waiters.length > 0 || clock.monotonicMs() < each.triedUntil);
 }
 
 export class Creates {
@@ -82,26 +80,25 @@ export class Creates {
   }
 
   /** Stores a plant, or waits for the create of the same id that is under way. */
-  async create(plant: NewPlant): Promise<CreateOutcome> {
-    const entry = this.#entries.get(plant.id) ?? this.#add(plant);
-    entry.clients++;
-    try {
-      const row = await withTimeout(this.#database.deadlineMs, entry.row);
-      if (!isPlantOfRow(plant, row)) throw conflict(plant.id);
-      return plant === entry.plant && row[4] === entry.number ? "created" : "replayed";
-    } catch (cause) {
-      throw cause instanceof DatabaseError ? writeFailed(cause) : cause;
-    } finally {
-      // If it was sent, it may still be stored: the response leaves the outcome open.
-      if (--entry.clients === 0 && this.#queue.delete(entry)) this.#remove(entry);
-    }
+  create(plant: NewPlant): Promise<CreateOutcome> {
+    return new Promise((resolve, reject) => {
+      const entry = this.#entries.get(plant.id) ?? this.#add(plant);
+      const timer = clock.setTimeout(() => this.#leave(entry, waiter), this.#database.deadlineMs);
+      const waiter = { plant, resolve, reject, timer };
+      entry.waiters.push(waiter);
+    });
   }
 
-  /** Resolves when every create has its outcome, at the deadline at the latest. */
+  /** If it was sent, it may still be stored: the response leaves the outcome open. */
+  #leave(entry: Entry, waiter: Waiter): void {
+    waiter.reject(writeFailed(new DatabaseError("The deadline is over")));
+    entry.waiters = entry.waiters.filter((each) => each !== waiter);
+    if (entry.waiters.length === 0 && this.#queue.delete(entry)) this.#remove(entry);
+  }
+
+  /** Resolves when every create has its outcome. */
   async drain(): Promise<void> {
-    const awaited = [...this.#entries.values()].filter(({ clients }) => clients > 0);
-    const all = Promise.allSettled(awaited.map(({ row }) => row));
-    await withTimeout(this.#database.deadlineMs, all).catch(() => {});
+    while ([...this.#entries.values()].some(({ waiters }) => waiters.length > 0)) await sleep(10);
   }
 
   #add(plant: NewPlant): Entry {
@@ -113,7 +110,7 @@ export class Creates {
           "send the request again later",
       );
     }
-    const entry = new Entry(plant, bytes);
+    const entry: Entry = { plant, bytes, waiters: [], number: "", triedUntil: 0 };
     this.queuedBytes += bytes;
     this.#entries.set(plant.id, entry);
     this.#queue.add(entry);
@@ -178,16 +175,25 @@ export class Creates {
     try {
       const rows = await lane.run(create, limitMs, () => isWanted(batch));
       const stored = new Map(rows.map((row) => [row[0], row]));
+      let records = 0;
+      let bytes = 0;
       for (const entry of batch) {
         const row = stored.get(String(entry.plant.id));
         if (row === undefined) void this.#tryLater(entry);
-        else entry.resolve(row);
-        if (row !== undefined) this.#remove(entry);
+        else {
+          const isNew = row[4] === entry.number;
+          this.#finish(entry, ({ plant, resolve, reject }) => {
+            if (!isPlantOfRow(plant, row)) reject(conflict(plant.id));
+            else resolve(isNew && plant === entry.plant ? "created" : "replayed");
+          });
+          if (!isNew) continue;
+          records++;
+          bytes += entry.bytes - ENTRY_BYTES;
+        }
       }
-      const created = batch.filter(
-        ({ plant, number }) => stored.get(String(plant.id))?.[4] === number,
-      );
-      this.#publish(created, clock.monotonicMs() - begun);
+      if (records === 0 || !batches.hasSubscribers) return;
+      const log = this.#database.hosts.inUse ?? "";
+      batches.publish({ log, records, bytes, syncMs: clock.monotonicMs() - begun });
     } catch (error) {
       await this.#sendParts(lane, batch, error as DatabaseError);
     }
@@ -201,10 +207,7 @@ export class Creates {
     const half = batch.length >> 1;
     if (isRefused || hosts.isClosed || !isWanted(batch)) {
       this.#database.warnOfRefusal(error);
-      for (const entry of batch) {
-        this.#remove(entry);
-        entry.reject(error);
-      }
+      for (const entry of batch) this.#finish(entry, ({ reject }) => reject(writeFailed(error)));
     } else if (half > 0) {
       await this.#send(lane, batch.slice(0, half), PART_LOCK_TIMEOUT_MS);
       await this.#send(lane, batch.slice(half), PART_LOCK_TIMEOUT_MS);
@@ -220,15 +223,17 @@ export class Creates {
     await this.#send(this.#database.writes, [entry], PART_LOCK_TIMEOUT_MS, 0);
   }
 
-  #remove({ plant, bytes }: Entry): void {
-    if (this.#entries.delete(plant.id)) this.queuedBytes -= bytes;
+  #finish(entry: Entry, settle: (waiter: Waiter) => void): void {
+    this.#remove(entry);
+    for (const waiter of entry.waiters) {
+      clock.clearTimeout(waiter.timer);
+      settle(waiter);
+    }
+    entry.waiters = [];
   }
 
-  #publish(created: readonly Entry[], syncMs: number): void {
-    if (!batches.hasSubscribers || created.length === 0) return;
-    const bytes = created.reduce((sum, entry) => sum + entry.bytes - ENTRY_BYTES, 0);
-    const log = this.#database.hosts.inUse ?? "";
-    batches.publish({ log, records: created.length, bytes, syncMs });
+  #remove({ plant, bytes }: Entry): void {
+    if (this.#entries.delete(plant.id)) this.queuedBytes -= bytes;
   }
 }
 

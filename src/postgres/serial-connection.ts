@@ -56,6 +56,8 @@ export function withTimeout<T>(limitMs: number, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = () => reject(new DatabaseError(`The database did not respond in ${limitMs} ms`));
     const timer = clock.setTimeout(late, limitMs);
-    work.then(resolve, reject).finally(() => clock.clearTimeout(timer));
+    const end = () => clock.clearTimeout(timer);
+    work.then(end, end);
+    work.then(resolve, reject);
   });
 }

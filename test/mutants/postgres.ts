@@ -3,13 +3,13 @@ export const POSTGRES = `
 postgres/creates.ts
 a row that the statement does not return is answered 200: postgres/failing-statements.slow
 - if (row === undefined) void this.#tryLater(entry);
-+ if (row === undefined) entry.resolve([String(entry.plant.id), entry.plant.name, entry.plant.tag ?? null, null, entry.number]);
++ if (row === undefined) this.#finish(entry, ({ resolve }) => resolve("created"));
 the number of the batch is not compared: postgres/failing-statements.slow
-- return plant === entry.plant && row[4] === entry.number ? "created" : "replayed";
-+ return plant === entry.plant ? "created" : "replayed";
+- const isNew = row[4] === entry.number;
++ const isNew = row[4] !== "";
 the deadline of a create is ignored: postgres/failing-statements.slow
-- const row = await withTimeout(this.#database.deadlineMs, entry.row);
-+ const row = await entry.row;
+- waiter.reject(writeFailed(new DatabaseError("The deadline is over")));
++ waiter.plant;
 postgres/connection.ts
 the notice of a cancelled wait is ignored: postgres/failing-statements.slow
 - if (isWarning || code.startsWith("57P")) this.#unconfirmedCommit = message;
