@@ -12,3 +12,12 @@ export function totalMemory(): number {
 export function defaultBudget(): number {
   return Math.floor(Math.min(Math.max(totalMemory() / 32, 4 * MIB), 64 * MIB));
 }
+
+/** What of it the process does not use yet. @internal */
+export function memoryLeft(): number {
+  let used = 0;
+  try {
+    used = process.memoryUsage.rss();
+  } catch {} // without /proc
+  return totalMemory() - used;
+}

@@ -6,7 +6,7 @@
  * everything get a third each, and a new client always finds room.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { totalMemory } from "../memory.ts";
+import { memoryLeft } from "../memory.ts";
 
 const MIB = 1024 * 1024;
 
@@ -45,6 +45,5 @@ export function overloaded(): PlantStoreError {
 
 /** A quarter of the memory that the process does not use yet, from 16 to 256 MiB. */
 function defaultMax(): number {
-  const left = totalMemory() - process.memoryUsage.rss();
-  return Math.floor(Math.min(Math.max(left / 4, 16 * MIB), 256 * MIB));
+  return Math.floor(Math.min(Math.max(memoryLeft() / 4, 16 * MIB), 256 * MIB));
 }

@@ -18,7 +18,7 @@ import { getHeapStatistics } from "node:v8";
 import { publishWarning } from "../core/channels.ts";
 import { assertNumbers, checkBasePath, DEFAULT_HOST, NUMBER_OPTIONS } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
-import { totalMemory } from "../memory.ts";
+import { memoryLeft } from "../memory.ts";
 import { Connections, SWEEP_MS } from "./connections.ts";
 import { HEADERS_MAX } from "./head.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
@@ -163,8 +163,7 @@ const CONNECTION_BYTES = { plain: 48 * 1024, tls: 250 * 1024 };
 const RESERVED_FILES = 160;
 
 function defaultConnectionsMax(isTls: boolean): number {
-  const left = totalMemory() - process.memoryUsage.rss();
-  const bytes = Math.min(getHeapStatistics().heap_size_limit, left) / 2;
+  const bytes = Math.min(getHeapStatistics().heap_size_limit, memoryLeft()) / 2;
   const byBytes = Math.floor(bytes / (isTls ? CONNECTION_BYTES.tls : CONNECTION_BYTES.plain));
   return Math.max(16, Math.min(readFilesMax() - RESERVED_FILES, byBytes));
 }

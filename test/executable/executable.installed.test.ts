@@ -95,8 +95,15 @@ test("the executable that the image has runs alone in an empty root", SETTINGS, 
   async function serveThere(): Promise<{ url: string; process: ChildProcess }> {
     const child = spawnThere("serve", "--host=127.0.0.1", "--port=0");
     t.after(() => child.kill("SIGKILL"));
-    const [line] = await once(child.stderr ?? child, "data");
-    return { url: readyUrl(String(line)) ?? "", process: child };
+    let log = "";
+    const url = await new Promise<string>((resolve) => {
+      child.stderr?.on("data", (text) => {
+        log += text;
+        const found = readyUrl(log);
+        if (found !== undefined) resolve(found);
+      });
+    });
+    return { url, process: child };
   }
 
   assert.equal(await runThere("--version"), `${VERSION}\n`);
