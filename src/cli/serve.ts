@@ -129,10 +129,8 @@ async function serveStore(
   try {
     const { plants, tokens } = store;
     const { corsOrigin: corsOrigins, trustedProxy: trustedProxies } = options;
-    const starting = PlantServer.start({
-      ...pickServerOptions(options),
-      ...{ plants, tokens, tls, corsOrigins, trustedProxies },
-    });
+    const parts = { plants, tokens, tls, corsOrigins, trustedProxies };
+    const starting = PlantServer.start({ ...options, ...parts });
     server = await listen(starting, options, "--host and --port");
     following = tls && followCertificate(server, options, tls);
     const status = await followStatus(options, store, server.url);
@@ -164,11 +162,6 @@ async function serveStore(
   if (failure === undefined) return 0;
   const { cause } = failure; // what was in flight may have failed worse
   return cause instanceof PlantStoreError && cause.code === "unsynced" ? 3 : 1;
-}
-
-function pickServerOptions(options: ServeOptions) {
-  const { host, port, basePath, bodyBytesMax, requestTimeoutMs, keepAliveTimeoutMs } = options;
-  return { host, port, basePath, bodyBytesMax, requestTimeoutMs, keepAliveTimeoutMs };
 }
 
 /** @throws Error that says why a server cannot listen, and which option sets the address. */

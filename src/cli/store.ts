@@ -26,7 +26,7 @@ import {
   type PostgresOptions,
   type PostgresStore,
 } from "../postgres/index.ts";
-import { UsageError } from "./command.ts";
+import { type OptionValues, UsageError } from "./command.ts";
 import { DATA, flag, text } from "./options.ts";
 import { printMessage, withProgress } from "./output.ts";
 
@@ -46,12 +46,7 @@ export const STORE = {
   databaseRequireSync: flag("refuse a database whose commits wait for no standby"),
 };
 
-export interface StoreChoice {
-  readonly data: string;
-  readonly database?: string | undefined;
-  readonly databaseFile?: string | undefined;
-  readonly databaseRequireSync?: boolean | undefined;
-}
+export type StoreChoice = OptionValues<typeof STORE>;
 
 /** The tokens of a store, for commands. */
 export type TokenTable = Pick<PostgresStore["tokenTable"], "create" | "revoke" | "list" | "import">;

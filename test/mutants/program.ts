@@ -34,7 +34,7 @@ cli/program.ts
 a damaged log is worth a restart: cli/commands
 - ["corruption", "unsynced", "invalid_json"];
 + ["unsynced", "invalid_json"];
-wrong usage is worth a restart: cli/commands
+wrong usage is worth a restart: cli/usage
 - if (error instanceof UsageError) return 2;
 wrong usage is told in the format of the log: cli/root
 - if (error instanceof UsageError) printNotice(notice);
