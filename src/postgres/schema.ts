@@ -7,7 +7,7 @@
  * and `tag` are then for people only.
  */
 import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
-import { isScope, TIME_MAX, type TokenRecord } from "../core/token.ts";
+import { isScope, type TokenRecord } from "../core/token.ts";
 import { type Rows, SESSION } from "./connection.ts";
 
 /** */
@@ -151,7 +151,9 @@ export const LOCK_TOKENS = "LOCK TABLE plant_store.tokens IN SHARE ROW EXCLUSIVE
 
 /** Of a token that is there it sets the revocation. Writes all rows, so that this commit covers them. */
 export const WRITE_TOKENS = `INSERT INTO plant_store.tokens AS t
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
+SELECT hash, name, array_to_string(scopes, ','), "createdAt", "expiresAt", "revokedAt"
+FROM json_to_recordset($1::json) r
+  (hash text, name text, scopes text[], "createdAt" bigint, "expiresAt" bigint, "revokedAt" bigint)
 ON CONFLICT (hash) DO UPDATE SET revoked_at = coalesce(t.revoked_at, excluded.revoked_at)`;
 
 /** The parameters of `CREATE`. */
@@ -160,7 +162,9 @@ export function createValues(
   batch: string,
   lockTimeoutMs: number,
 ): string[] {
-  return [...encodeColumns(plants.map(encodePlant)), batch, `${lockTimeoutMs}ms`];
+  const rows = plants.map(encodePlant);
+  const columns = [0, 1, 2, 3].map((at) => `{${rows.map((row) => row[at]).join()}}`);
+  return [...columns, batch, `${lockTimeoutMs}ms`];
 }
 
 /** `id, name, tag, exact`. */
@@ -194,19 +198,6 @@ export function isPlantOfRow(plant: NewPlant, row: Rows[number]): boolean {
   }
 }
 
-/** The parameters of `WRITE_TOKENS`. A time that a person wrote may be beyond those of a date. */
-export function tokenValues(tokens: readonly TokenRecord[]): string[] {
-  return encodeColumns(
-    tokens.map(({ hash, name, scopes, createdAt, expiresAt, revokedAt }) => [
-      ...[hash, name, scopes.join()].map(encodeElement),
-      ...[createdAt, expiresAt, revokedAt].map((time) =>
-        time === undefined ? "NULL" : String(Math.min(Math.floor(time), TIME_MAX)),
-      ),
-    ]),
-  );
-}
-
-/** */
 export function decodeTokens(rows: Rows): TokenRecord[] {
   return rows.map(([hash, name, scopes, createdAt, expiresAt, revokedAt]) => ({
     name: name ?? "",
@@ -216,12 +207,6 @@ export function decodeTokens(rows: Rows): TokenRecord[] {
     ...(expiresAt && { expiresAt: Number(expiresAt) }),
     ...(revokedAt && { revokedAt: Number(revokedAt) }),
   }));
-}
-
-/** The columns of rows, each as an array. */
-function encodeColumns(rows: readonly (readonly string[])[]): string[] {
-  const [first = []] = rows;
-  return first.map((_, at) => `{${rows.map((row) => row[at]).join()}}`);
 }
 
 /** Not NUL, which the database refuses, nor half a surrogate pair, which it changes. */

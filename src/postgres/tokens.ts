@@ -19,7 +19,7 @@ import {
 } from "../core/token.ts";
 import { type Connection, DatabaseError } from "./connection.ts";
 import type { Database } from "./database.ts";
-import { decodeTokens, LIST_TOKENS, LOCK_TOKENS, tokenValues, WRITE_TOKENS } from "./schema.ts";
+import { decodeTokens, LIST_TOKENS, LOCK_TOKENS, WRITE_TOKENS } from "./schema.ts";
 import { withTimeout } from "./serial-connection.ts";
 
 /** Verifies tokens by the table of a database, for any number of servers. */
@@ -126,7 +126,7 @@ export class TokenTable {
         await connection.query(`SET LOCAL lock_timeout = ${this.#database.deadlineMs}`);
         await connection.query(LOCK_TOKENS);
         const records = decide(decodeTokens(await connection.query(LIST_TOKENS)));
-        if (records.length > 0) await connection.query(WRITE_TOKENS, tokenValues(records));
+        if (records.length > 0) await connection.query(WRITE_TOKENS, [JSON.stringify(records)]);
         await this.#database.write(connection, "COMMIT");
       } catch (error) {
         connection.close(); // with its transaction
