@@ -51,7 +51,7 @@ function linesOf({ judge }: LifeRun, { n, size }: Step): Buffer {
   const lines = Array.from({ length: size }, (_, at) => {
     const id = String(1000 + ((n + at) % 20));
     const name = "n".repeat(n * 20);
-    judge.send(id, contentOf(name, undefined));
+    for (const sent of [name, `${name}n`]) judge.send(id, contentOf(sent, undefined));
     return `{"id":${id},"name":"${name}"}\n`;
   });
   const text = lines.join("");

@@ -153,6 +153,7 @@ export class LifeRun {
       try {
         const registry = await TokenRegistry.open(folder.path);
         if (!this.isDead) this.server = { store, registry };
+        void store.failed.then((failure) => this.#heed(failure)); // of two creates one tells
       } catch (cause) {
         await store.close();
         throw cause;
@@ -201,11 +202,15 @@ export class LifeRun {
         throw new Violation("raw error", `${act}: ${(error as Error).stack}`);
       }
       const { code, message, cause } = error;
-      const isUnsynced = (it: unknown) => (it as PlantStoreError | undefined)?.code === "unsynced";
-      this.#mustCutPower ||= isUnsynced(error) || isUnsynced(cause);
+      this.#heed(error);
       if (this.#isExcused(act, code)) return error;
       throw new Violation(`needless ${code}`, `${act} fails without a fault: ${message}: ${cause}`);
     }
+  }
+
+  #heed({ code, cause }: PlantStoreError): void {
+    const why = (cause as PlantStoreError | undefined)?.code;
+    this.#mustCutPower ||= code === "unsynced" || why === "unsynced";
   }
 
   #isExcused(act: string, code: string): boolean {
