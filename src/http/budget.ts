@@ -11,15 +11,15 @@ import { memoryLeft } from "../memory.ts";
 const MIB = 1024 * 1024;
 
 export class Budget {
-  /** The most that one request can hold. */
-  readonly half: number;
+  /** The most that one request can hold: less than half, or it would never fit beside another one. */
+  readonly requestMax: number;
   readonly #max: number;
   #held = 0;
   readonly #shares = new Map<string, number>();
 
   constructor(max = defaultMax()) {
     this.#max = max;
-    this.half = Math.floor(max / 2);
+    this.requestMax = Math.floor((3 * max) / 8);
   }
 
   /** @throws PlantStoreError `overloaded` if there is no room; then nothing was taken. */

@@ -26,8 +26,6 @@ const SILENT_AMONG = 32;
 export const SWEEP_MS = 1000;
 /** The client of all connections that have shown no good token. */
 const ANONYMOUS = "";
-/** The statuses of responses that need no good token: to a bad one, and to a preflight. */
-const TOKENLESS: ReadonlySet<number> = new Set([401, 204]);
 
 class Connection {
   client = ANONYMOUS;
@@ -158,7 +156,8 @@ export class Connections {
     }
     this.#listener.handle(exchange, sendContinue);
     this.#know(connection, exchange);
-    if (TOKENLESS.has(res.statusCode)) connection.refusedAt = socket.bytesRead;
+    const isRefused = exchange.isResponded && exchange.caller === undefined;
+    if (isRefused) connection.refusedAt = socket.bytesRead;
   };
 
   #begin(connection: Connection, req: IncomingMessage, res: ServerResponse): Exchange {

@@ -83,6 +83,7 @@ export class Body {
     this.#exchange = exchange;
     this.#bytesMax = bytesMax;
     this.#declared = Number(exchange.req.headers["content-length"] ?? 0);
+    if (this.#declared > bytesMax) this.#error = tooLarge(bytesMax);
   }
 
   /** Waits, and meanwhile keeps what arrives, in one piece; stops reading when that is enough. */
@@ -102,7 +103,6 @@ export class Body {
    */
   read(): Promise<Buffer> {
     const { req } = this.#exchange;
-    if (this.#declared > this.#bytesMax) throw tooLarge(this.#bytesMax);
     if (this.#error !== undefined) throw this.#error;
     const isDecoded = typeof req.readableEncoding === "string";
     if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
@@ -144,8 +144,8 @@ export class Body {
 
   /** Kept as they come, pieces of one byte would take some 250 bytes each. */
   #grow(end: number): void {
-    const room = end <= this.#declared ? this.#declared : 2 * end;
-    const isAccepted = this.#reject !== undefined;
+    const isAccepted = this.#reject !== undefined; // else what is declared is nobody's promise
+    const room = isAccepted && end <= this.#declared ? this.#declared : 2 * end;
     if (isAccepted && end > this.#declared) this.#exchange.hold(COPIES * room);
     const longer = Buffer.allocUnsafe(room);
     this.#bytes.copy(longer, 0, 0, this.#size);

@@ -112,13 +112,13 @@ export class Exchange {
   }
 
   /**
-   * Holds so many bytes more until it is over. More than half of the budget counts as half.
+   * Holds so many bytes more until it is over, at most what one request can hold of the budget.
    *
    * @throws PlantStoreError `overloaded`.
    */
   hold(bytes: number): void {
-    if (this.#isEnded) return;
-    const more = Math.min(bytes, this.#budget.half - this.#held);
+    const more = Math.min(bytes, this.#budget.requestMax - this.#held);
+    if (this.#isEnded || more <= 0) return;
     this.#budget.take(this.caller?.name ?? "", more);
     this.#held += more;
   }
@@ -215,9 +215,10 @@ export class Exchange {
     const { res } = this;
     res.writeHead(status, this.#headersFor(body, headers));
     const isAscii = typeof body === "string" && !NOT_ASCII.test(body);
-    // Ended later, and as Latin-1, head and body are one short write; `end(body)` makes two.
-    if (body.length > 0) res.write(body, isAscii ? "latin1" : "utf8", () => res.end());
-    else res.end();
+    // Ended later, and as Latin-1, head and body are one short write; `end(body)` makes two. Middleware around a
+    // mounted listener may drop the callback of a write.
+    if (body.length === 0 || this.#onEnd === undefined) res.end(body);
+    else res.write(body, isAscii ? "latin1" : "utf8", () => res.end());
   }
 
   #respondLast({ status, body, headers }: Reply): void {

@@ -119,7 +119,7 @@ test("a body whose client leaves returns its memory", async (t) => {
   await until("it has returned", async () => (await service.post(body)).status === 200);
 });
 
-test("a body that needs more than half of pendingBytesMax counts as half of it", async (t) => {
+test("a body that needs more than one request may hold of pendingBytesMax is taken all the same", async (t) => {
   const service = await startService(t, { pendingBytesMax: 32 * KIB });
   const body = plantOf(20 * KIB);
   assertPlant(await service.post(body), { name: "x" });

@@ -53,6 +53,23 @@ describe("the answer names the mistake, and nothing is stored, if other code", (
   }
 });
 
+test("middleware that drops the callbacks of writes, as some that compresses does, sends whole responses", async (t) => {
+  const { store: plants, token } = await startService(t);
+  const verified = { name: "test", scopes: ["write"] as const };
+  const listener = createRequestListener({ plants, tokens: { verify: () => verified } });
+  const { port } = await serve(t, (req, res) => {
+    const write = res.write.bind(res) as (chunk: Uint8Array) => boolean;
+    res.write = (chunk: Uint8Array) => write(chunk);
+    listener(req, res);
+  });
+  const request = encodeRequest({ token }, { body: BODY });
+  const answers = await sendRaw(port, Buffer.concat([request, request]), 2);
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [200, 200],
+  );
+});
+
 test("a body that other code has paused is read", async (t) => {
   for (const body of [BODY, LONG]) {
     const { answer, lines } = await create(t, (req) => void req.pause(), { body });

@@ -81,8 +81,8 @@ one token may take all of a budget: http/budget
 +     if (this.#held + bytes > this.#max) throw overloaded();
 http/create.ts
 a body as long as the limit is refused: contract/contract
--     if (this.#declared > this.#bytesMax) throw tooLarge(this.#bytesMax);
-+     if (this.#declared >= this.#bytesMax) throw tooLarge(this.#bytesMax);
+-     if (this.#declared > bytesMax) this.#error
++     if (this.#declared >= bytesMax) this.#error
 a body in chunks may be a byte too long: contract/contract
 - const isTooLong = end > this.#bytesMax ||
 + const isTooLong = end > this.#bytesMax + 1 ||
@@ -129,7 +129,7 @@ each response closes its connection: contract/contract
 -     if (this.#isDraining) exchange.closeAfter();
 +     exchange.closeAfter();
 requests behind a refused one are carried out: contract/contract
--     if (TOKENLESS.has(res.statusCode)) connection.refusedAt = socket.bytesRead;
+-     if (isRefused) connection.refusedAt = socket.bytesRead;
 a client may change its TLS keys for ever: http/connection
 -     if (++connection.keyUpdates >= KEY_UPDATES_MAX) socket.destroy();
 strangers take the connections of others: http/connections-max
