@@ -21,7 +21,8 @@ const NO_SLOTS = new Int32Array(SLOT_WORDS);
 
 export class IdIndex {
   size = 0;
-  readonly #hash = makeHash(clock.randomBytes(8));
+  readonly #seed = clock.randomBytes(4).readInt32LE();
+  readonly #otherSeed = clock.randomBytes(4).readInt32LE();
   readonly #tables: Int32Array[] = Array.from({ length: TABLES }, () => NO_SLOTS);
   /** How many ids each table has. */
   readonly #counts = new Int32Array(TABLES);
@@ -78,6 +79,11 @@ export class IdIndex {
     }
     this.#tables[which] = table;
     return table;
+  }
+
+  /** With a secret, so that nobody can choose many ids that collide: the finalizer of MurmurHash3, twice. */
+  #hash(low: number, high: number): number {
+    return mix(mix(low ^ this.#seed) ^ high ^ this.#otherSeed);
   }
 
   /** The number of an id's table. @internal */
@@ -143,15 +149,6 @@ export class IdLoader {
     }
     this.#taken[table] = 0;
   }
-}
-
-type IdHash = (low: number, high: number) => number;
-
-/** A hash with a secret, so that nobody can choose many ids that collide: the finalizer of MurmurHash3, twice. */
-function makeHash(seeds: Buffer): IdHash {
-  const seed = seeds.readInt32LE(0);
-  const otherSeed = seeds.readInt32LE(4);
-  return (low, high) => mix(mix(low ^ seed) ^ high ^ otherSeed);
 }
 
 function mix(word: number): number {
