@@ -56,8 +56,8 @@ export class PlantStore implements PlantService {
   readonly #recent = new RecentBatches();
   /** Creates in flight, by their ids: what each resolves with. */
   readonly #storing = new Map<bigint, Promise<NewPlant>>();
-  /** With fewer, a turn of the event loop ends fewer reads: 2 halve them. With more, appends wait for slow ones. */
-  readonly #readSlots = new Semaphore(16);
+  /** Node's pool has four threads: two are left for appends and for polls of the tokens while a disk hangs. */
+  readonly #readSlots = new Semaphore(2);
   /** Reads under way, for which a close waits. */
   readonly #reading = new Set<Promise<unknown>>();
   readonly #checking = clock.setInterval(() => void this.#check(), CHECK_MS);
