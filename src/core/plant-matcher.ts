@@ -139,7 +139,7 @@ const NAME_END = wordOf('me":');
 const TAG_START = wordOf('"tag');
 const TAG_END = wordOf('ag":');
 
-/** 1 for each byte that stands for itself in a string, may follow a backslash, is a hexadecimal digit. */
+/** Each table has 1 for the bytes of its kind. Plain ones need no escape in a string. */
 const IS_PLAIN = tableOf(/[ !#-[\]-\xff]/);
 const IS_SHORT_ESCAPE = tableOf(/["\\/bfnrt]/);
 const IS_HEX_DIGIT = tableOf(/[0-9a-fA-F]/);

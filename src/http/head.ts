@@ -1,6 +1,5 @@
 /**
- * What the head of a request says: its framing, its bearer token, whether it announces JSON, and the client's
- * address behind trusted proxies.
+ * Reads the head of a request: its framing, bearer token and media type, and which client a trusted proxy names.
  *
  * Two `Host`, `Authorization` or `Content-Type` headers arrive as one value, joined by a comma
  * (`joinDuplicateHeaders`), which no check accepts.
