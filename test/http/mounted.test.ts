@@ -1,7 +1,7 @@
 /** What other code of a program does to a request before the mounted listener gets it. */
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { describe, type TestContext, test } from "node:test";
 import { createRequestListener } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
@@ -197,11 +197,7 @@ for (const [when, isLate] of [
 test("a create that other code responds to while its body arrives is not stored", async (t) => {
   const { store: plants, token, tokens, logLines } = await startService(t);
   const listener = createRequestListener({ plants, tokens });
-  const responses: ServerResponse[] = [];
-  const { port } = await serve(t, (req, res) => {
-    responses.push(res);
-    listener(req, res);
-  });
+  const { port, responses } = await serve(t, listener);
   const client = await Client.connect(port);
   t.after(() => client.destroy());
   const request = encodeRequest({ token }, { body: BODY });

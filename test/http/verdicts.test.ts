@@ -1,6 +1,5 @@
 /** When a token is verified, and verdicts that come late. */
 import assert from "node:assert/strict";
-import type { ServerResponse } from "node:http";
 import { describe, type TestContext, test } from "node:test";
 import {
   createRequestListener,
@@ -204,11 +203,7 @@ describe("while a token is verified", () => {
     const tokens = new WaitingVerifier();
     const plants = await openStore(t, makeFolder(t));
     const listener = createRequestListener({ plants, tokens });
-    const responses: ServerResponse[] = [];
-    const { port } = await serve(t, (req, res) => {
-      responses.push(res);
-      listener(req, res);
-    });
+    const { port, responses } = await serve(t, listener);
     const client = await Client.connect(port);
     t.after(() => client.destroy());
     await client.send(create("good", 1));

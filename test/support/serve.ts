@@ -1,12 +1,14 @@
 /** Servers that are not ours: one of `node:http`, and a free port for another program. */
 import { once } from "node:events";
-import http, { type RequestListener, type ServerOptions } from "node:http";
+import http, { type RequestListener, type ServerOptions, type ServerResponse } from "node:http";
 import net, { type AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 
 export interface Served {
   readonly url: string;
   readonly port: number;
+  /** Of each request so far, for code that responds in place of the listener. */
+  readonly responses: readonly ServerResponse[];
 }
 
 /** Serves on a free port until the test ends, then closes all connections. */
@@ -15,14 +17,18 @@ export async function serve(
   listener: RequestListener,
   options: ServerOptions = {},
 ): Promise<Served> {
-  const server = http.createServer(options, listener).listen(0, "127.0.0.1");
-  await once(server, "listening");
+  const responses: ServerResponse[] = [];
+  const server = http.createServer(options, (req, res) => {
+    responses.push(res);
+    listener(req, res);
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
   t.after(() => {
     server.close();
     server.closeAllConnections();
   });
   const { port } = server.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}`, port };
+  return { url: `http://127.0.0.1:${port}`, port, responses };
 }
 
 /** A free port, for a program that cannot report which port the system selected. */
