@@ -17,7 +17,7 @@ import {
   TokenRegistry,
   type TokenVerifier,
 } from "../src/index.ts";
-import { makeFolder } from "./support/folders.ts";
+import { atEnd, makeFolder } from "./support/folders.ts";
 import { runModule } from "./support/run.ts";
 import { serve } from "./support/serve.ts";
 import { errorNumber, send } from "./support/service.ts";
@@ -69,8 +69,8 @@ test("listeners mounted in one server each have their own store, tokens and path
       const token = await createToken(folder, { name });
       const plants = await PlantStore.open(folder);
       const tokens = await TokenRegistry.open(folder);
-      t.after(() => plants.close());
-      t.after(() => tokens.close());
+      atEnd(t, () => plants.close());
+      atEnd(t, () => tokens.close());
       const listener = createRequestListener({ plants, tokens, basePath: `/${name}` });
       return { token, plants, listener };
     }),

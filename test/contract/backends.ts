@@ -27,7 +27,7 @@ import {
 import { createTestStore, type TestToken } from "../../src/testing.ts";
 import type { BackendName, ServerSetting } from "../cases/case.ts";
 import { SECRET, THROWN } from "../cases/failures.ts";
-import { makeFolder } from "../support/folders.ts";
+import { atEnd, makeFolder } from "../support/folders.ts";
 import { linesOf } from "../support/plants.ts";
 import type { Backend, Running } from "./runner.ts";
 
@@ -54,12 +54,12 @@ export function inProcess(
       const all = { ...options, plants, tokens: verifier };
       if (!isMounted) {
         const server = await PlantServer.start({ port: 0, ...all });
-        t.after(() => server.close(0));
+        atEnd(t, () => server.close(0));
         return { ...ports, port: Number(new URL(server.url).port) };
       }
       const server = http.createServer(createRequestListener(all)).listen(0, "127.0.0.1");
       await once(server, "listening");
-      t.after(() => {
+      atEnd(t, () => {
         server.close();
         server.closeAllConnections();
       });
@@ -127,7 +127,7 @@ async function openFolder(t: TestContext, setting: ServerSetting): Promise<Ports
   const tokens = await createTokens(folder, setting, { createToken, revokeToken });
   const plants = await PlantStore.open(folder);
   const verifier = await TokenRegistry.open(folder);
-  t.after(async () => {
+  atEnd(t, async () => {
     verifier.close();
     await plants.close();
   });

@@ -1,6 +1,7 @@
 /** The real command line in a process of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { TestContext } from "node:test";
+import { atEnd } from "./folders.ts";
 import { readyUrl } from "./messages.ts";
 import { PROGRAM } from "./program.ts";
 import { type Finished, finish } from "./run.ts";
@@ -45,7 +46,7 @@ export async function startServer(
   options: CliOptions & { readonly wrapper?: readonly string[] } = {},
 ): Promise<RunningServer> {
   const child = spawnCli(["serve", "--port", "0", ...args], options, options.wrapper);
-  t.after(() => child.kill("SIGKILL"));
+  atEnd(t, () => child.kill("SIGKILL"));
   const finished = finish(child);
   let stdout = "";
   let stderr = "";

@@ -1,24 +1,24 @@
-/** Temporary folders for tests, removed when the test ends. */
+/** What a test leaves behind when it ends: nothing. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { until } from "./watch.ts";
+
+const works = new WeakMap<TestContext, (() => unknown)[]>();
+
+/** Does work when the test ends, the last one first: a store is closed before its folder is removed. */
+export function atEnd(t: TestContext, work: () => unknown): void {
+  const all = works.get(t) ?? [];
+  if (all.push(work) > 1) return;
+  works.set(t, all);
+  t.after(async () => {
+    for (const each of all.reverse()) await each();
+  });
+}
 
 /** An empty folder (0700) for this test. */
 export function makeFolder(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "plant-store-test-"));
-  t.after(() => until("the folder is gone", () => removes(folder)));
+  atEnd(t, () => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }));
   return folder;
-}
-
-/** Returns false if a file was written meanwhile, by a store that is closed later. */
-function removes(folder: string): boolean {
-  try {
-    rmSync(folder, { recursive: true, force: true });
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOTEMPTY") return false;
-    throw error;
-  }
 }

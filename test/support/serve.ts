@@ -3,6 +3,7 @@ import { once } from "node:events";
 import http, { type RequestListener, type ServerOptions, type ServerResponse } from "node:http";
 import net, { type AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
+import { atEnd } from "./folders.ts";
 
 export interface Served {
   readonly url: string;
@@ -23,7 +24,7 @@ export async function serve(
     listener(req, res);
   });
   await once(server.listen(0, "127.0.0.1"), "listening");
-  t.after(() => {
+  atEnd(t, () => {
     server.close();
     server.closeAllConnections();
   });

@@ -11,7 +11,7 @@ import {
   type ServerOptions,
   TokenRegistry,
 } from "../../src/index.ts";
-import { makeFolder } from "./folders.ts";
+import { atEnd, makeFolder } from "./folders.ts";
 import { makeLatch } from "./watch.ts";
 
 export interface Service {
@@ -53,7 +53,7 @@ export async function startService(
   const store = await PlantStore.open(folder, { queueBytesMax });
   const tokens = await TokenRegistry.open(folder);
   const server = await PlantServer.start({ port: 0, ...options, plants: store, tokens });
-  t.after(async () => {
+  atEnd(t, async () => {
     await server.close(0);
     tokens.close();
     await store.close();

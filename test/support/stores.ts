@@ -5,6 +5,7 @@ import type { TestContext } from "node:test";
 import { crc32 } from "node:zlib";
 import { PlantStore, type PlantStoreOptions } from "../../src/index.ts";
 import { checkpointPath } from "../../src/log/checkpoint.ts";
+import { atEnd } from "./folders.ts";
 
 /** Opens the folder; the store is closed when the test ends, if it is still open. */
 export async function openStore(
@@ -13,7 +14,7 @@ export async function openStore(
   options?: PlantStoreOptions,
 ): Promise<PlantStore> {
   const store = await PlantStore.open(folder, options);
-  t.after(() => store.close());
+  atEnd(t, () => store.close());
   return store;
 }
 
