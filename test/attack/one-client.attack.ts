@@ -28,7 +28,7 @@ import { makeContainer } from "./container.ts";
 
 const { ATTACK_ONLY: only = "", ATTACK_MIB: sizes = "128,256,512" } = process.env;
 const { ATTACK_SECONDS: seconds = "3" } = process.env;
-/** The share of a container that docs/Dockerfile gives to the heap. */
+/** The share of a container that docs/deploy/Dockerfile gives to the heap. */
 const HEAP_SHARE = 0.4;
 const RESPONSE_MS_MAX = 2000;
 const CREATE_EVERY_MS = 20;

@@ -56,7 +56,9 @@ function furnish(root: string, program: string): void {
 /** Carries out the steps of the Dockerfile's first stage with the files that it copies; returns the executable. */
 async function build(t: TestContext): Promise<string> {
   const folder = makeFolder(t);
-  const [stage = ""] = readFileSync(join(ROOT, "docs/Dockerfile"), "utf8").split(/^FROM gcr/m);
+  const [stage = ""] = readFileSync(join(ROOT, "docs/deploy/Dockerfile"), "utf8").split(
+    /^FROM gcr/m,
+  );
   const copied = Array.from(stage.matchAll(/^COPY (.*) \S+$/gm), ([, names = ""]) => names);
   const paths = copied.join(" ").split(" ");
   const list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ...paths];

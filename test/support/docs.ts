@@ -18,13 +18,17 @@ export const UNSHIPPED = "docs/status-page.png";
 export const BESIDE: readonly string[] = inDocs((name) => !/\.(md|png)$/.test(name));
 
 function inDocs(isWanted: (name: string) => boolean): string[] {
-  const names = readdirSync(path.join(ROOT, "docs"));
+  const options = { recursive: true, encoding: "utf8", withFileTypes: true } as const;
+  const files = readdirSync(path.join(ROOT, "docs"), options).filter((each) => each.isFile());
+  const names = files.map((each) =>
+    path.relative(path.join(ROOT, "docs"), path.join(each.parentPath, each.name)),
+  );
   return names.filter(isWanted).map((name) => `docs/${name}`);
 }
 
 /** The variables that the Dockerfile sets, with another home; of flags only if this Node knows them. */
 export function imageVariables(home: string): Record<string, string> {
-  const [, block = ""] = /^ENV ((?:.*\\\n)*.*)$/m.exec(readPage("docs/Dockerfile")) ?? [];
+  const [, block = ""] = /^ENV ((?:.*\\\n)*.*)$/m.exec(readPage("docs/deploy/Dockerfile")) ?? [];
   const pairs = block.replaceAll("/home/nonroot", home).matchAll(/(\w+)=(\S+)/g);
   const { NODE_OPTIONS = "", ...others } = Object.fromEntries(
     Array.from(pairs, ([, name = "", value = ""]) => [name, value]),
