@@ -1,9 +1,9 @@
 /** The certificate of a server and its key, which follow their two files. */
-import { createPrivateKey, X509Certificate } from "node:crypto";
+import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { createSecureContext } from "node:tls";
 import { publishWarning } from "../core/channels.ts";
 import type { PlantServer } from "../index.ts";
-import { ioError } from "../log/disk.ts";
 import { UsageError } from "./command.ts";
 
 /** The options that name the files. */
@@ -12,40 +12,22 @@ export interface CertificateFiles {
   readonly tlsKey: string | undefined;
 }
 
-type Pair = ReturnType<typeof readPair>;
-
-/** `undefined` if no files are named. @throws UsageError if one is missing; Error that names the wrong one. */
-export function readCertificate({ tlsCert, tlsKey }: CertificateFiles): Pair | undefined {
+/** `undefined` if no files are named. @throws UsageError if only one is; Error that names both. */
+export function readCertificate({ tlsCert, tlsKey }: CertificateFiles) {
   if (tlsCert === undefined && tlsKey === undefined) return undefined;
-  if (tlsCert !== undefined && tlsKey !== undefined) return readPair(tlsCert, tlsKey);
-  const [given, missing] = tlsCert === undefined ? ["key", "cert"] : ["cert", "key"];
-  throw new UsageError(`serve: expected --tls-${missing} with --tls-${given}`);
-}
-
-function readPair(certFile: string, keyFile: string) {
-  const readCert = (pem: Buffer) => new X509Certificate(pem);
-  const [cert, certificate] = readPem("--tls-cert", certFile, "a certificate", readCert);
-  const secret = "a private key, not encrypted";
-  const [key, privateKey] = readPem("--tls-key", keyFile, secret, createPrivateKey);
-  const expiresAt = Date.parse(certificate.validTo);
-  if (certificate.checkPrivateKey(privateKey)) return { cert, key, expiresAt };
-  throw new Error(`--tls-key "${keyFile}": expected the key of "${certFile}", got another one`);
-}
-
-/** The bytes of a file, and what they are. */
-function readPem<T>(
-  option: string,
-  file: string,
-  expected: string,
-  parse: (pem: Buffer) => T,
-): [Buffer, T] {
-  let pem: Buffer | undefined;
+  if (tlsCert === undefined || tlsKey === undefined) {
+    throw new UsageError("serve: expected both --tls-cert and --tls-key, got only one of them");
+  }
   try {
-    pem = readFileSync(file);
-    return [pem, parse(pem)];
-  } catch (cause) {
-    if (pem === undefined) throw ioError(`Cannot read ${option} "${file}"`, cause);
-    throw new Error(`${option} "${file}": expected ${expected}, in PEM`);
+    const pair = { cert: readFileSync(tlsCert), key: readFileSync(tlsKey) };
+    createSecureContext(pair); // throws if they do not belong together
+    return { ...pair, expiresAt: Date.parse(new X509Certificate(pair.cert).validTo) };
+  } catch (error) {
+    const why = (error as Error).message;
+    throw new Error(
+      `Cannot use --tls-cert "${tlsCert}" with --tls-key "${tlsKey}": ${why}; ` +
+        "expected a certificate and its key, not encrypted, both in PEM",
+    );
   }
 }
 
@@ -53,26 +35,22 @@ const POLL_MS = 60_000;
 const WARN_MS = 14 * 86_400_000;
 
 /**
- * Gives changed files to the server, at once and then once a minute. If they cannot be used, the current pair
+ * Gives the server what the files hold, at once and then once a minute. If that cannot be used, the current pair
  * stays. Warns once of each fault, and of a certificate that ends soon. Returns the timer.
  */
 export function followCertificate(
   server: Pick<PlantServer, "replaceCertificate">,
   files: CertificateFiles,
-  first: Pair,
 ): NodeJS.Timeout {
-  let current = first;
   let reported: string | undefined;
   const poll = () => {
     let fault: string | undefined;
     try {
-      const next = readCertificate(files) ?? current;
-      if (!next.cert.equals(current.cert) || !next.key.equals(current.key)) {
-        server.replaceCertificate(next);
-        current = next;
-      }
-      const day = new Date(current.expiresAt).toISOString().slice(0, 10);
-      const isEnding = current.expiresAt - Date.now() < WARN_MS;
+      const pair = readCertificate(files);
+      if (pair === undefined) return;
+      server.replaceCertificate(pair);
+      const day = new Date(pair.expiresAt).toISOString().slice(0, 10);
+      const isEnding = pair.expiresAt - Date.now() < WARN_MS;
       if (isEnding) fault = `the certificate "${files.tlsCert}" ends on ${day}: renew it`;
     } catch (error) {
       fault = `keeping the current certificate: ${(error as Error).message}`;
@@ -80,6 +58,6 @@ export function followCertificate(
     if (fault !== undefined && fault !== reported) publishWarning(fault);
     reported = fault;
   };
-  poll(); // the files may have changed while the store was opened
+  poll();
   return setInterval(poll, POLL_MS).unref();
 }

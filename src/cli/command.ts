@@ -5,7 +5,7 @@
  * The value of an option comes from its flag, or else its `PLANT_STORE_` variable, or else its
  * default. One parser reads them all.
  */
-import { parseArgs } from "node:util";
+import { type ParseArgsConfig, parseArgs } from "node:util";
 
 /** The version of this program, the same as in package.json. */
 export const VERSION = "1.0.0";
@@ -85,7 +85,11 @@ export type ExitStatus = 0 | 1 | 2 | 3;
 /** The command line was wrong: status 2. */
 export class UsageError extends Error {}
 
-/** @throws UsageError that lists the commands of the group, or else all, if the first words name none. */
+/**
+ * The command that the first words name, and the words after its name.
+ *
+ * @throws UsageError that lists the commands of the group, or else all.
+ */
 export function findCommand(
   argv: readonly string[],
   commands: readonly Command[],
@@ -94,74 +98,44 @@ export function findCommand(
   if (command !== undefined) return { command, rest: argv.slice(command.name.split(" ").length) };
   const names = commands.map(({ name }) => name);
   const group = names.filter((name) => name.startsWith(`${argv[0]} `));
-  const got = argv.slice(0, group.length > 0 ? 2 : 1).map(withoutValue);
-  const expected = group.length > 0 ? group : names;
-  throw new UsageError(`expected a command (${expected.join(", ")}), got "${got.join(" ")}"`);
-}
-
-/** The value of a flag may be secret. */
-function withoutValue(word: string): string {
-  return word.startsWith("-") ? word.replace(/=.*/s, "") : word;
+  const [first = "", second = ""] = argv;
+  // The value of an option may be secret.
+  const got = group.length > 0 ? `${first} ${second}`.trim() : first.replace(/^(-.*?)=.*/s, "$1");
+  const expected = (group.length > 0 ? group : names).join(", ");
+  throw new UsageError(`expected a command (${expected}), got "${got}"; see plant-store --help`);
 }
 
 /** @throws UsageError that names the command or the option, what was expected, and what came. */
 export function readArgs(command: Command, argv: readonly string[]) {
   const { name, arguments: expected = [] } = command;
-  const { args, flags, wantsHelp, mistake } = splitArgs(command, argv);
-  if (wantsHelp) return { args: [], options: {}, wantsHelp };
-  const required = expected.filter((argument) => !argument.startsWith("["));
-  const isCounted = args.length >= required.length && args.length <= expected.length;
-  if (mistake !== undefined || !isCounted) {
-    const got = args.map((word) => `"${word}"`).join(" ") || "none";
-    const why = mistake ?? `expected ${expected.join(" ") || "no argument"}, got ${got}`;
+  try {
+    const { positionals: args, values } = splitArgs(command, argv);
+    if (values.help === true) return { args: [], options: {}, wantsHelp: true };
+    const required = expected.filter((argument) => !argument.startsWith("["));
+    if (args.length < required.length || args.length > expected.length) {
+      const got = args.map((word) => `"${word}"`).join(" ") || "none";
+      throw new TypeError(`expected ${expected.join(" ")}, got ${got}`);
+    }
+    const read = Object.entries(command.options).map(([key, option]) => {
+      const given = values[flagOf(key).slice(2)]?.toString(); // an array joins its texts by commas
+      return [key, readOption(option, given, flagOf(key), variableIn(command, key))];
+    });
+    return { args, options: Object.fromEntries(read), wantsHelp: false };
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    const why = error.message.replaceAll("\n", " ").replace(/\.$/, "");
     throw new UsageError(`${name}: ${why}; see plant-store ${name} --help`);
   }
-  const values = Object.entries(command.options).map(([key, option]) => {
-    return [key, readOption(option, flags.get(flagOf(key)), flagOf(key), variableIn(command, key))];
-  });
-  return { args, options: Object.fromEntries(values), wantsHelp };
 }
 
-/** Sorts the words of a command line; `mistake` describes the first of them that cannot be right. */
-function splitArgs(command: Command, argv: readonly string[]) {
-  const placeholders = new Map(
-    Object.entries(command.options).map(([key, { placeholder }]) => [flagOf(key), placeholder]),
-  );
-  const config = Array.from(placeholders, ([flag, placeholder]) => {
-    const type = placeholder === undefined ? ("boolean" as const) : ("string" as const);
-    return [flag.slice(2), { type }] as const;
-  });
-  const help = { type: "boolean", short: "h" } as const;
-  const options = { ...Object.fromEntries(config), help };
-  const { tokens } = parseArgs({ args: [...argv], options, strict: false, tokens: true });
-  const args: string[] = [];
-  const flags = new Map<string, string[]>();
-  let wantsHelp = false;
-  let mistake: string | undefined;
-  for (const token of tokens) {
-    if (token.kind === "positional") args.push(token.value);
-    if (token.kind !== "option") continue;
-    const { rawName: flag, value, inlineValue } = token;
-    const placeholder = placeholders.get(flag);
-    const isSwitch = placeholder === undefined;
-    if (token.name === "help" && value === undefined) wantsHelp = true;
-    else if (!placeholders.has(flag))
-      mistake ??= describeUnknown(command, argv[token.index] ?? flag);
-    else if (isSwitch && inlineValue) mistake ??= `${flag} takes no value`;
-    else if (!isSwitch && value === undefined)
-      mistake ??= `${flag}: expected ${placeholder} after it`;
-    else if (!isSwitch && !inlineValue && value?.startsWith("-")) {
-      const hint = `if that is the value, write ${flag}=${placeholder}`;
-      mistake ??= `${flag}: expected ${placeholder}, got "${withoutValue(value)}" (${hint})`;
-    } else flags.set(flag, [...(flags.get(flag) ?? []), value ?? "true"]);
+/** @throws TypeError for words that the command does not take. */
+function splitArgs({ arguments: expected = [], options }: Command, argv: readonly string[]) {
+  const known: ParseArgsConfig["options"] = { help: { type: "boolean", short: "h" } };
+  for (const [key, { placeholder, isRepeatable = false }] of Object.entries(options)) {
+    const type = placeholder === undefined ? "boolean" : "string";
+    known[flagOf(key).slice(2)] = { type, multiple: isRepeatable };
   }
-  return { args, flags, wantsHelp, mistake };
-}
-
-function describeUnknown({ name, arguments: [argument] = [] }: Command, word: string): string {
-  const hint = ` (if that is the ${argument}, write: plant-store ${name} -- ${word})`;
-  const isArgument = argument !== undefined && !word.startsWith("--");
-  return `unknown option "${withoutValue(word)}"${isArgument ? hint : ""}`;
+  return parseArgs({ args: [...argv], options: known, allowPositionals: expected.length > 0 });
 }
 
 const STORE_OPTIONS = ["data", "database", "databaseFile", "databaseRequireSync"];
@@ -171,29 +145,23 @@ function variableIn(command: Command, option: string): string {
   return command.readsVariables || STORE_OPTIONS.includes(option) ? variableOf(option) : "";
 }
 
-/** @param given the values of the flag: the last one counts, but all must be valid. */
+/** @throws UsageError that names where a wrong value came from. */
 function readOption(
   option: Option<unknown>,
-  given: readonly string[] | undefined,
+  given: string | undefined,
   flag: string,
   variable: string,
 ): unknown {
   const { [variable]: value } = process.env;
-  const inherited = isServiceLink(variable, value) ? undefined : value || undefined;
-  const fallback = inherited ?? option.defaultText;
-  const texts = given ?? (fallback === undefined ? [] : [fallback]);
-  const joined = option.isRepeatable && texts.length > 0 ? [texts.join(",")] : texts;
-  return joined.map((text) => parseOption(option, text, given ? flag : variable)).at(-1);
-}
-
-/** @throws UsageError that names where a wrong value came from. */
-function parseOption(option: Option<unknown>, text: string, source: string): unknown {
-  let value: unknown;
+  const inherited = isServiceLink(variable, value) ? "" : value;
+  const text = given ?? (inherited || option.defaultText);
+  if (text === undefined) return undefined;
   try {
-    value = option.parse(text);
+    const parsed = option.parse(text);
+    if (parsed !== undefined) return parsed;
   } catch {} // parsers of the library throw
-  if (value !== undefined) return value;
   const got = option.isSecret ? "" : `, got "${text}"`;
+  const source = given === undefined ? variable : flag;
   throw new UsageError(`${source}: expected ${option.expected}${got}`);
 }
 

@@ -12,7 +12,6 @@ import {
   importPlants,
   type NewPlant,
   type PlantService,
-  PlantStoreError,
   repairLog,
   restore as restoreInto,
   verifyLog,
@@ -20,15 +19,8 @@ import {
 import { withIoError } from "../log/disk.ts";
 import { eachLine } from "../store/scan.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { DATA, flag, JSON_OUTPUT, KEEP, text } from "./options.ts";
-import {
-  count,
-  printFirst,
-  printLines,
-  printMessage,
-  printStored,
-  withProgress,
-} from "./output.ts";
+import { DATA, flag, JSON_OUTPUT, numbers, text } from "./options.ts";
+import { count, printLines, printMessage, printStored, withProgress } from "./output.ts";
 import {
   existingFolder,
   isDatabase,
@@ -75,14 +67,12 @@ const exportCommand = defineCommand({
   name: "export",
   summary: "print every plant as a line of JSON: oldest first, or by id from a database",
   options: STORE,
-  details: `What it prints can be imported, for example from a database into a data directory:
-plant-store export --database URL > FILE && plant-store import FILE
-If export fails, nothing is imported then. A data directory needs no export: import its file
-plants.jsonl, or restore a backup.`,
+  details: `What it prints can be imported: plant-store export --database URL > FILE && plant-store import FILE
+A data directory needs no export: import its file plants.jsonl, or restore a backup.`,
   async run(_, options) {
-    if (isDatabase(options))
-      await withDatabase(options, (store) => printStored(store.plants.listLines()));
-    else await printStored(exportLines(existingFolder(options.data)));
+    if (isDatabase(options)) {
+      await withDatabase(options, ({ plants }) => printStored(plants.listLines()));
+    } else await printStored(exportLines(existingFolder(options.data)));
   },
 });
 
@@ -97,8 +87,14 @@ A file is read twice: if a line is no plant, nothing is created. Standard input 
 line that is no plant is refused, and the others are created. A plant whose id belongs to another
 one is always refused. The exit status is 3 if a line was refused.`,
   async run([file = ""], options) {
-    if (!isDatabase(options)) ownFolder(options.data);
-    const bytes = file === "-" ? undefined : await regularSize(file);
+    const statFile = () => withIoError(`Cannot read "${file}"`, () => fs.promises.stat(file));
+    const stat = file === "-" ? undefined : await statFile();
+    if (stat?.isDirectory()) {
+      throw new UsageError(
+        `import: expected a file, got the folder "${file}"; name its plants.jsonl`,
+      );
+    }
+    const bytes = stat?.isFile() ? stat.size : undefined; // a pipe can be read only once
     if (bytes !== undefined && !(await isImportable(file, bytes))) return 3;
     const store = await openStore(options, "import");
     try {
@@ -113,17 +109,6 @@ one is always refused. The exit status is 3 if a line was refused.`,
   },
 });
 
-/** The length of a regular file; `undefined` for what can be read only once. */
-async function regularSize(file: string): Promise<number | undefined> {
-  const stat = await withIoError(`Cannot read "${file}"`, async () => {
-    await fs.promises.access(file, fs.constants.R_OK);
-    return fs.promises.stat(file);
-  });
-  if (!stat.isDirectory()) return stat.isFile() ? stat.size : undefined;
-  const advice = `it is a folder; name a file, such as "${path.join(file, "plants.jsonl")}"`;
-  throw new PlantStoreError("io_error", `Cannot read "${file}": ${advice}`);
-}
-
 /** Reads a file as an import does, and creates nothing. Returns whether every line is a plant. */
 async function isImportable(file: string, bytes: number): Promise<boolean> {
   const create = async (plant: NewPlant) => {
@@ -136,16 +121,27 @@ async function isImportable(file: string, bytes: number): Promise<boolean> {
   return refused === 0;
 }
 
+/** How many refused lines of a file, and lines that a repair leaves out, are named. */
+const NAMED_MAX = 20;
+
+/** Prints the first messages about lines, and says that it omits the others. */
+function printFirst(): (message: string) => void {
+  let printed = 0;
+  return (message) => {
+    if (++printed <= NAMED_MAX) printMessage(message);
+    else if (printed === NAMED_MAX + 1) printMessage("further lines are only counted");
+  };
+}
+
 /** Imports with progress, and names the refused lines. */
-async function importText(
+function importText(
   plants: Pick<PlantService, "create">,
   text: AsyncIterable<Buffer>,
   what: string,
   bytes: number | undefined,
 ): Promise<ImportReport> {
-  const printRefused = printFirst();
-  const onRefused = (line: number, reason: string) =>
-    printRefused(`refused line ${line}: ${reason}`);
+  const print = printFirst();
+  const onRefused = (line: number, reason: string) => print(`refused line ${line}: ${reason}`);
   return withProgress(what, (show) =>
     importPlants(plants, text, { onRefused, onProgress: (done) => show(done, bytes) }),
   );
@@ -158,36 +154,31 @@ const backup = defineCommand({
   options: {
     data: DATA,
     into: text("DIR", "instead of TARGET: add a backup, named by the time, to this folder"),
-    keep: KEEP,
+    ...numbers({ keep: "how many backups are kept in DIR" }),
   },
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
-directory: put it back with restore, or serve it with --data TARGET. To serve one of several,
-restore it first.
+directory: put it back with restore, or serve it with --data TARGET.
 With --into the copy is DIR/plants-TIME. When it is on disk, the oldest backups are removed, so
 that --keep are left with the new one. A backup that cannot be removed, or in which other files
-were put, stays, with a warning; the exit status is still 0.`,
+were put, stays, with a warning. To serve one of several, restore it first.`,
   async run([target = ""], { data, into, keep }) {
     if ((target === "") === (into === undefined)) {
       const got = target === "" ? "neither" : `"${target}" and --into "${into}"`;
       throw new UsageError(`backup: expected TARGET or --into DIR, got ${got}`);
     }
-    if (into === undefined && keep !== undefined) {
-      throw new UsageError("backup: --keep needs --into DIR, in which it removes old backups");
-    }
     const source = existingFolder(data);
-    const folder = ownFolder(into ?? target);
-    const { plants, bytes, name, removed } =
-      into === undefined
-        ? { ...(await backUp(source, folder)), name: "", removed: [] }
-        : await backupInto(source, folder, keep);
-    const also = removed.length === 0 ? "" : `; removed ${removed.join(", ")}`;
-    const copied = describeCopy({ plants, bytes });
-    await printLines([`backed up ${copied}, to "${path.join(folder, name)}"${also}`]);
+    if (into === undefined) {
+      return printCopy("backed up", await backUp(source, ownFolder(target)), `to "${target}"`);
+    }
+    const report = await backupInto(source, ownFolder(into), keep);
+    const removed = report.removed.map((name) => `; removed ${name}`).join("");
+    return printCopy("backed up", report, `to "${path.join(into, report.name)}"${removed}`);
   },
 });
 
-function describeCopy({ plants, bytes }: BackupReport): string {
-  return `${count(plants, "plant")}, ${count(bytes, "byte")}`;
+async function printCopy(done: string, { plants, bytes }: BackupReport, place: string) {
+  await printLines([`${done} ${count(plants, "plant")}, ${count(bytes, "byte")}, ${place}`]);
+  return 0 as const;
 }
 
 const restore = defineCommand({
@@ -199,8 +190,7 @@ const restore = defineCommand({
 backup made, or a copy of a data directory. The log is checked while it is copied, and gets its
 name last. If restore was killed, empty the data directory and run it again.`,
   async run([source = ""], { data }) {
-    const report = await restoreInto(source, ownFolder(data));
-    await printLines([`restored ${describeCopy(report)}, into "${data}"`]);
+    return printCopy("restored", await restoreInto(source, ownFolder(data)), `into "${data}"`);
   },
 });
 
@@ -215,31 +205,29 @@ a power cut leaves them, are no damage: the next start moves them to quarantine.
   async run(_, { data, json = false }) {
     const report = await verifyLog(existingFolder(data));
     const { plants, bytes, tornBytes } = report;
-    const counts = [`plants      ${plants}`, `bytes       ${bytes}`, `torn bytes  ${tornBytes}`];
-    const lines = [...counts, "The log is sound: a server can start with it."];
-    await printLines(json ? [JSON.stringify(report)] : lines);
+    const counted = `${count(plants, "plant")}, ${count(bytes, "byte")}, ${count(tornBytes, "torn byte")}`;
+    const sound = `the log is sound, a server can start with it: ${counted}`;
+    await printLines([json ? JSON.stringify(report) : sound]);
   },
 });
 
 const repair = defineCommand({
   name: "repair",
   summary: "write a new log of every plant that can be read; exit status 3 without --yes",
-  options: {
-    data: DATA,
-    yes: flag("do it; without this, only say why a server refuses the log"),
-  },
+  options: { data: DATA, yes: flag("do it; without this, only say why a server refuses the log") },
   details: `Stop the server and keep a copy of the directory first. A sound log stays as it is. Any other one
 is written anew: every plant that can be read, in any form, the first one of each id. What is left
 out is printed, and moved to plants.jsonl.quarantine. Tokens are not touched.`,
   async run(_, { data, yes = false }) {
     const folder = ownExistingFolder(data);
-    if (!yes && (await isRefused(folder))) {
-      await printLines([
-        "repair would write a new log of every plant that can be read, the first one of each id, and move all " +
-          "other lines to plants.jsonl.quarantine; nothing was changed: --yes does it",
-      ]);
-      return 3;
-    }
+    const explain = (error: unknown) => {
+      printMessage(
+        "nothing was changed: --yes writes a new log of every plant that can be read, the first one of each " +
+          "id, and moves all other lines to plants.jsonl.quarantine",
+      );
+      throw error;
+    };
+    if (!yes) await verifyLog(folder).catch(explain);
     const printLeftOut = printFirst();
     const { plants, leftOut, isChanged } = await repairLog(folder, ({ line, offset, reason }) =>
       printLeftOut(`left out: line ${line}, byte offset ${offset}: ${reason}`),
@@ -247,21 +235,8 @@ out is printed, and moved to plants.jsonl.quarantine. Tokens are not touched.`,
     const moved = `${count(leftOut, "line")} moved to plants.jsonl.quarantine`;
     const held = count(plants, "plant");
     await printLines([isChanged ? `repaired: ${held}, ${moved}` : `nothing to repair: ${held}`]);
-    return 0;
   },
 });
-
-/** Whether a server refuses the log; prints why. */
-async function isRefused(folder: string): Promise<boolean> {
-  try {
-    await verifyLog(folder);
-    return false;
-  } catch (error) {
-    if (!(error instanceof PlantStoreError) || error.code !== "corruption") throw error;
-    printMessage(error.message);
-    return true;
-  }
-}
 
 /** In the order of the help. */
 export const commands = [get, verify, repair, backup, restore, importCommand, exportCommand];

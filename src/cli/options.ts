@@ -13,63 +13,59 @@ import type { Option } from "./command.ts";
 /** Under systemd, the first of its state directories (systemd.exec(5), StateDirectory=). */
 const DEFAULT_DATA = process.env.STATE_DIRECTORY?.split(":")[0] || "./data";
 export const DATA = { ...text("DIR", "the data directory"), defaultText: DEFAULT_DATA };
-export const HOST = { ...text("HOST", "the address to listen on"), defaultText: DEFAULT_HOST };
-const { port } = numbers({ port: "the port to listen on; 0 selects a free one" });
-export const PORT = { ...port, placeholder: "PORT" };
-export const KEEP = number("N", "how many backups are kept; default 14", NUMBER_OPTIONS.keep);
-
-export const BASE_PATH: Option<string> = {
-  placeholder: "/PATH",
-  help: "a path in front of /plants",
-  expected: "a path such as /garden",
-  parse: checkBasePath,
-};
-
-const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
 
 export const ADMIN: Option<{ readonly host: string; readonly port: number }> = {
   placeholder: "HOST:PORT",
   help: "the address of the admin listener; a port alone is one of 127.0.0.1",
   expected: "HOST:PORT, such as 127.0.0.1:9180, or a port",
-  /** `127.0.0.1:9180`, `[::1]:9180`, `localhost:9180`, or a port of 127.0.0.1. Port 0 selects a free port. */
   parse: (text) => {
-    const [, host = DEFAULT_HOST, port] = /^(?:(.+):)?([0-9]{1,5})$/.exec(text) ?? [];
-    const bare = host.replace(/^\[(.*)\]$/, "$1");
-    const isAddress = host === bare ? isIP(host) === 4 || HOST_NAME.test(host) : isIP(bare) === 6;
-    const isPort = port !== undefined && Number(port) <= NUMBER_OPTIONS.port.max;
-    return isPort && isAddress ? { host: bare, port: Number(port) } : undefined;
+    const [, host = DEFAULT_HOST, digits] =
+      /^(?:([\w.-]+|\[[0-9a-f:.]+\]):)?([0-9]{1,5})$/i.exec(text) ?? [];
+    const port = Number(digits);
+    return port <= NUMBER_OPTIONS.port.max ? { host: host.replace(/[[\]]/g, ""), port } : undefined;
   },
 };
 
-export const CORS_ORIGIN: Option<readonly string[]> = {
-  placeholder: "ORIGIN",
-  help: "an origin whose pages may use the service, or *; repeatable",
-  isRepeatable: true,
-  expected: "origins such as https://app.example, or *",
-  parse: (text) => [...checkOrigins(text.split(","))],
-};
-
-export const TRUSTED_PROXY: Option<BlockList> = {
-  placeholder: "ADDRESS",
-  help: "a proxy, or a block of them, that names its clients; repeatable",
-  isRepeatable: true,
-  expected: "addresses such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
-  parse: (text) => {
-    const proxies = new BlockList();
-    for (const each of text.split(",")) {
-      const [, address = "", prefix] = /^([^/]+)(?:\/([0-9]+))?$/.exec(each) ?? [];
-      const family = isIP(address) === 6 ? "ipv6" : "ipv4"; // else BlockList throws
-      if (prefix === undefined) proxies.addAddress(address, family);
-      else proxies.addSubnet(address, Number(prefix), family);
-    }
-    return proxies;
+/** Of the listener of `serve`, by their keys. */
+export const LISTENER = {
+  host: { ...text("HOST", "the address to listen on"), defaultText: DEFAULT_HOST },
+  ...numbers({ port: "the port to listen on; 0 selects a free one" }),
+  basePath: {
+    placeholder: "/PATH",
+    help: "a path in front of /plants",
+    expected: "a path such as /garden",
+    parse: checkBasePath,
+  },
+  tlsCert: text("FILE", "serve HTTPS with this certificate and its intermediates (PEM)"),
+  tlsKey: text("FILE", "the private key of the certificate, not encrypted"),
+  admin: ADMIN,
+  corsOrigin: {
+    placeholder: "ORIGIN",
+    help: "an origin whose pages may use the service, or *; repeatable",
+    isRepeatable: true,
+    expected: "origins such as https://app.example, or *",
+    parse: (text: string) => [...checkOrigins(text.split(","))],
+  },
+  trustedProxy: {
+    placeholder: "ADDRESS",
+    help: "a proxy, or a block of them, that names its clients; repeatable",
+    isRepeatable: true,
+    expected: "addresses such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
+    parse: parseProxies,
   },
 };
 
-export const TLS_CERT = text(
-  "FILE",
-  "serve HTTPS with this certificate and its intermediates (PEM)",
-);
+/** @throws TypeError or RangeError unless each is an address or a block. */
+function parseProxies(text: string): BlockList {
+  const proxies = new BlockList();
+  for (const each of text.split(",")) {
+    const [, address = "", prefix] = /^([^/]+)(?:\/([0-9]+))?$/.exec(each) ?? [];
+    const family = isIP(address) === 6 ? "ipv6" : "ipv4"; // else BlockList throws
+    if (prefix === undefined) proxies.addAddress(address, family);
+    else proxies.addSubnet(address, Number(prefix), family);
+  }
+  return proxies;
+}
 
 export const JSON_OUTPUT = flag("print JSON lines instead of a table");
 

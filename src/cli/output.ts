@@ -106,18 +106,6 @@ export function printMessage(message: string): void {
   report({ level: "info", event: "message", message });
 }
 
-/** How many bad lines of a file are named. */
-const NAMED_MAX = 20;
-
-/** Returns a function that prints the first 20 messages about a file, and says that it omits the others. */
-export function printFirst(): (message: string) => void {
-  let printed = 0;
-  return (message) => {
-    if (++printed <= NAMED_MAX) printMessage(message);
-    else if (printed === NAMED_MAX + 1) printMessage("further lines are only counted");
-  };
-}
-
 export function printNotice({ level, message }: Notice): void {
   clearProgress();
   const label = level === "warn" ? "warning: " : "";

@@ -22,39 +22,20 @@ import {
   variableOf,
 } from "./command.ts";
 import { LOG_FORMATS, startLog } from "./log.ts";
-import {
-  ADMIN,
-  BASE_PATH,
-  CORS_ORIGIN,
-  flag,
-  HOST,
-  numbers,
-  oneOf,
-  PORT,
-  TLS_CERT,
-  TRUSTED_PROXY,
-  text,
-} from "./options.ts";
+import { flag, LISTENER, numbers, oneOf } from "./options.ts";
 import { count, LEVELS, printLines, report } from "./output.ts";
 import { followStatus } from "./status.ts";
 import { isDatabase, openStore, STORE, type Store } from "./store.ts";
 
 const SERVE_OPTIONS = {
   ...STORE,
-  host: HOST,
-  port: PORT,
-  basePath: BASE_PATH,
-  tlsCert: TLS_CERT,
-  tlsKey: text("FILE", "the private key of the certificate, not encrypted"),
+  ...LISTENER,
   firstToken: flag("create a token if there is no live one, and print it"),
-  admin: ADMIN,
   log: oneOf(LOG_FORMATS, "the format of the log; if not given, text on a terminal, else json"),
   logLevel: {
     ...oneOf(LEVELS, "the least severe level that is logged; requests are info"),
     defaultText: "info",
   },
-  corsOrigin: CORS_ORIGIN,
-  trustedProxy: TRUSTED_PROXY,
   ...numbers({
     bodyBytesMax: "the longest body; beyond it 413",
     requestTimeoutMs: "time to receive a whole request; beyond it 408",
@@ -79,7 +60,10 @@ export const serve = defineCommand({
     startLog(options.log, options.logLevel);
     const certificate = readCertificate(options);
     warnOfUnknownVariables();
-    const stopped = firstSignal();
+    const stopped = new Promise<undefined>((resolve) => {
+      // Without a listener, a second signal ends the process at once.
+      for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, () => resolve(undefined));
+    });
     const { databaseDeadlineMs, databaseConnections } = options;
     const details = { databaseDeadlineMs, databaseConnections, isPatient: true };
     const store = await Promise.race([openStore(options, "serve", details), stopped]);
@@ -91,28 +75,15 @@ export const serve = defineCommand({
   },
 });
 
-/** Resolves at the first SIGTERM or SIGINT. A second one ends the process at once. */
-function firstSignal(): Promise<undefined> {
-  return new Promise((resolve) => {
-    const onSignal = () => {
-      process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
-      resolve(undefined);
-    };
-    process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
-  });
-}
-
 /** A variable whose name is mistyped would be ignored. */
 function warnOfUnknownVariables(): void {
   const known = Object.keys(SERVE_OPTIONS).map(variableOf);
   const unknown = Object.entries(process.env).flatMap(([name, value]) => {
-    const isOurs = name.startsWith("PLANT_STORE_") && !isServiceLink(name, value);
-    return isOurs && !known.includes(name) ? [name] : [];
+    const isUnknown = name.startsWith("PLANT_STORE_") && !known.includes(name);
+    return isUnknown && !isServiceLink(name, value) ? [name] : [];
   });
   if (unknown.length === 0) return;
-  publishWarning(
-    `ignoring ${unknown.join(", ")}: serve has no such option; see plant-store serve --help`,
-  );
+  publishWarning(`ignoring ${unknown.join(", ")}; see plant-store serve --help`);
 }
 
 /** Serves an open store until the signal, or until it fails; then closes everything. */
@@ -132,7 +103,7 @@ async function serveStore(
     const parts = { plants, tokens, tls, corsOrigins, trustedProxies };
     const starting = PlantServer.start({ ...options, ...parts });
     server = await listen(starting, options, "--host and --port");
-    following = tls && followCertificate(server, options, tls);
+    following = tls && followCertificate(server, options);
     const status = await followStatus(options, store, server.url);
     const { admin: address } = options;
     admin = address && (await listen(startAdminServer(address, status), address, "--admin"));

@@ -76,22 +76,27 @@ type DatabaseDetails = Omit<PostgresOptions, "pg" | "url" | "requireSync">;
  * @param details how a database is used.
  * @throws UsageError or PlantStoreError if the store cannot be opened.
  */
-export function openStore(
+export async function openStore(
   choice: StoreChoice,
   command: string,
   details: DatabaseDetails = {},
 ): Promise<Store> {
-  return isDatabase(choice)
-    ? openDatabaseStore(choice, details)
-    : openFolderStore(choice.data, command);
+  if (!isDatabase(choice)) return openFolder(newFolder(choice.data), command);
+  const store = await openDatabase(choice, details);
+  const { databaseDeadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default } = details;
+  return {
+    ...store,
+    failed: new Promise(() => {}), // never: the store waits for a database that is away
+    // Ready until a deadline: a failover must not take every server out of a load balancer.
+    state: () => (store.tokens.leaseAgeMs < databaseDeadlineMs ? "ready" : "database-away"),
+    database: () => store.state(),
+  };
 }
 
-async function openFolderStore(data: string, command: string): Promise<Store> {
-  const isNew = !fs.existsSync(ownFolder(data));
+async function openFolder(data: string, command: string): Promise<Store> {
   const plants = await withProgress("reading the log", (onProgress) =>
     PlantStore.open(data, { command, onProgress }),
   );
-  if (isNew) printMadeFolder(data);
   const tokens = await TokenRegistry.open(data).catch(async (error) => {
     await plants.close();
     throw error;
@@ -106,27 +111,6 @@ async function openFolderStore(data: string, command: string): Promise<Store> {
       tokens.close();
       await plants.close();
     },
-  };
-}
-
-/** Its name may be mistyped. */
-export function printMadeFolder(data: string): void {
-  printMessage(`made the data directory "${path.resolve(data)}"; --data names another`);
-}
-
-async function openDatabaseStore(choice: StoreChoice, details: DatabaseDetails): Promise<Store> {
-  const store = await openDatabase(choice, details);
-  const { plants, tokens, tokenTable } = store;
-  const { databaseDeadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default } = details;
-  return {
-    plants,
-    tokens,
-    tokenTable,
-    failed: new Promise(() => {}), // never: the store waits for a database that is away
-    // Ready until a deadline: a failover must not take every server out of a load balancer.
-    state: () => (tokens.leaseAgeMs < databaseDeadlineMs ? "ready" : "database-away"),
-    database: () => store.state(),
-    close: () => store.close(),
   };
 }
 
@@ -182,15 +166,11 @@ async function openDatabase(choice: StoreChoice, details: DatabaseDetails): Prom
 
 /** @throws Error, whose message names the file. */
 function readUrl(file: string): string {
-  const named = `--database-file "${file}"`;
-  let url: string;
   try {
-    url = fs.readFileSync(file, "utf8").trim();
+    return fs.readFileSync(file, "utf8").trim();
   } catch (cause) {
-    throw ioError(`Cannot read ${named}`, cause);
+    throw ioError(`Cannot read --database-file "${file}"`, cause);
   }
-  if (url === "") throw new UsageError(`${named} is empty: expected a URL`);
-  return url;
 }
 
 /** The password in the URL of a database. */
@@ -198,14 +178,12 @@ const PASSWORD = /^postgres(?:ql)?:\/\/[^:@/?#]*:[^@/?#]*@/;
 
 /** A database counts more than a folder that a variable names. @throws UsageError */
 function checkDatabase({ database, databaseFile }: StoreChoice): void {
-  const isTyped = (text: string) => process.argv.some((word) => word.includes(text));
-  if (process.argv.some((word) => /^--data(=|$)/.test(word))) {
-    throw new UsageError("use either --data or a database, not both");
+  const isFolderTyped = process.argv.some((word) => /^--data(=|$)/.test(word));
+  if (isFolderTyped || (database !== undefined && databaseFile !== undefined)) {
+    throw new UsageError("expected one of --data, --database and --database-file, got two of them");
   }
-  if (database !== undefined && databaseFile !== undefined) {
-    throw new UsageError("use either --database or --database-file, not both");
-  }
-  if (database !== undefined && PASSWORD.test(database) && isTyped(database)) {
+  const isTyped = process.argv.some((word) => database !== undefined && word.includes(database));
+  if (isTyped && PASSWORD.test(database ?? "")) {
     throw new UsageError(
       "--database: expected no password in an argument, where every user of the machine reads it; " +
         "use PLANT_STORE_DATABASE or --database-file",
@@ -238,9 +216,10 @@ export function ownFolder(folder: string): string {
   const { uid, gid } = fs.statSync(existing);
   if (uid === 0) return folder;
   const name = findUserName(uid);
-  const number = `setpriv --reuid ${uid} --regid ${gid} --clear-groups`;
-  const run = name === undefined ? number : `runuser -u ${name} --`;
   const owner = name === undefined ? `the user with the number ${uid}` : `the user ${name}`;
+  const run = name
+    ? `runuser -u ${name} --`
+    : `setpriv --reuid ${uid} --regid ${gid} --clear-groups`;
   throw new UsageError(
     `"${existing}" belongs to ${owner}: run this command as that user and not as root, with ` +
       `${run} plant-store …, or docker run --user ${uid}:${gid} …`,
@@ -249,12 +228,16 @@ export function ownFolder(folder: string): string {
 
 /** By the file of the users of this machine; others, such as those of LDAP, have only a number. */
 function findUserName(uid: number): string | undefined {
-  try {
-    const users = fs.readFileSync("/etc/passwd", "utf8").split("\n");
-    return users.map((line) => line.split(":")).find((fields) => fields[2] === `${uid}`)?.[0];
-  } catch {
-    return undefined;
+  const users = fs.existsSync("/etc/passwd") ? fs.readFileSync("/etc/passwd", "utf8") : "";
+  return new RegExp(`^([^:]+):[^:]*:${uid}:`, "m").exec(users)?.[1];
+}
+
+/** A folder of this user, which need not exist: says so, because its name may be mistyped. */
+export function newFolder(folder: string): string {
+  if (!fs.existsSync(ownFolder(folder))) {
+    printMessage(`making the data directory "${path.resolve(folder)}"; --data names another`);
   }
+  return folder;
 }
 
 /** Returns the folder. @throws PlantStoreError `io_error` if it is missing: its name may be mistyped. */

@@ -9,15 +9,7 @@ import { withIoError } from "../log/disk.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines } from "./output.ts";
-import {
-  existingFolder,
-  isDatabase,
-  ownExistingFolder,
-  ownFolder,
-  printMadeFolder,
-  STORE,
-  withTokens,
-} from "./store.ts";
+import { existingFolder, newFolder, ownExistingFolder, STORE, withTokens } from "./store.ts";
 
 const tokenCreate = defineCommand({
   name: "token create",
@@ -42,13 +34,11 @@ const tokenCreate = defineCommand({
         `token create: expected a NAME of 1 to 64 letters, digits and ._@-, got "${name}"`,
       );
     }
-    const { data, expires: expiresAt, scope: scopes } = options;
-    const isNew = !isDatabase(options) && !fs.existsSync(data);
-    const token = await withTokens(options, ownFolder, (tokens) =>
+    const { expires: expiresAt, scope: scopes } = options;
+    const token = await withTokens(options, newFolder, (tokens) =>
       tokens.create({ name, scopes, expiresAt }),
     );
     await printLines([token]); // first, so that no signal leaves a live token that nobody has seen
-    if (isNew) printMadeFolder(data);
     await sleep(WAIT_MS);
   },
 });
@@ -100,7 +90,7 @@ stays as it is. For example: plant-store token import data/tokens.jsonl --databa
   async run([file = ""], options) {
     const bytes = await withIoError(`Cannot read "${file}"`, () => fs.promises.readFile(file));
     const records = parseTokenFile(file, bytes);
-    const added = await withTokens(options, ownFolder, (tokens) => tokens.import(records));
+    const added = await withTokens(options, newFolder, (tokens) => tokens.import(records));
     await printLines([`imported ${added}, already there ${records.length - added}`]);
     await sleep(WAIT_MS);
   },

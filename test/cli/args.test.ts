@@ -4,13 +4,11 @@ import { type TestContext, test } from "node:test";
 import {
   defineCommand,
   describeCommand,
-  findCommand,
   type Option,
   readArgs,
   UsageError,
-  variableOf,
 } from "../../src/cli/command.ts";
-import { EXPIRES, flag, number, TRUSTED_PROXY, text } from "../../src/cli/options.ts";
+import { ADMIN, EXPIRES, flag, LISTENER, number, text } from "../../src/cli/options.ts";
 
 /** One option of each kind, and two arguments. */
 const dig = defineCommand({
@@ -27,7 +25,6 @@ const dig = defineCommand({
   },
   run: async () => 0,
 });
-const typed = defineCommand({ ...dig, name: "bed add", readsVariables: false });
 
 /** Sets the variables of one test, and removes every other variable of the program. */
 function setVariables(t: TestContext, variables: Readonly<Record<string, string>> = {}): void {
@@ -48,7 +45,6 @@ const READ: readonly [line: string, args: string[], options: object, variables?:
   ["7 --json --depth-max 0", ["7"], { json: true, depthMax: 0 }],
   ["--tool spade 7 --tool=-2", ["7"], { tool: "spade,-2" }],
   ["--json -- -9223372036854775808", ["-9223372036854775808"], { json: true }],
-  ["-- --data", ["--data"], {}],
   ["7", ["7"], { depthMax: 20, json: false }, { DEPTH_MAX: "20", JSON: "0" }],
   ["7 --depth-max 30", ["7"], { depthMax: 30 }, { DEPTH_MAX: "many" }],
   ["7", ["7"], {}, { DEPTH_MAX: "" }],
@@ -66,71 +62,51 @@ for (const [line, args, options, variables = {}] of READ) {
 }
 
 test("without readsVariables only the options that name the store have a variable", (t) => {
+  const typed = defineCommand({ ...dig, readsVariables: false });
   setVariables(t, { PLANT_STORE_DATA: "/d", PLANT_STORE_DEPTH_MAX: "20", PLANT_STORE_JSON: "1" });
   assert.deepEqual(readArgs(typed, ["7"]).options, { ...DEFAULTS, data: "/d" });
   assert.doesNotMatch(describeCommand(typed), /PLANT_STORE_(?!DATA\b)/);
   assert.match(describeCommand(dig), /how deep; default 10 \[PLANT_STORE_DEPTH_MAX\]/);
-  assert.equal(variableOf("keepAliveTimeoutMs"), "PLANT_STORE_KEEP_ALIVE_TIMEOUT_MS");
 });
 
-for (const line of ["--help", "-h", "7 --help", "1 2 3 -h --data /d --unknown"]) {
+for (const line of ["--help", "-h", "7 --help", "1 2 3 -h --data /d"]) {
   test(`"${line}" asks for the help`, () => {
     assert.equal(readArgs(dig, line.split(" ")).wantsHelp, true);
   });
 }
 
-const SEE = "; see plant-store dig --help";
-const WRONG: readonly [line: string, message: string, variables?: Record<string, string>][] = [
-  ["", `dig: expected ID [PLACE], got none${SEE}`],
-  ["1 2 3", `dig: expected ID [PLACE], got "1" "2" "3"${SEE}`],
-  ["-8", `dig: unknown option "-8" (if that is the ID, write: plant-store dig -- -8)${SEE}`],
-  ["7 --deep=secret", `dig: unknown option "--deep"${SEE}`],
-  ["7 --__proto__", `dig: unknown option "--__proto__"${SEE}`],
-  ["7 --no-json", `dig: unknown option "--no-json"${SEE}`],
-  ["7 --json=true", `dig: --json takes no value${SEE}`],
-  ["7 --help=7", `dig: unknown option "--help"${SEE}`],
-  ["7 --data", `dig: --data: expected DIR after it${SEE}`],
-  [
-    "7 --data --json",
-    `dig: --data: expected DIR, got "--json" (if that is the value, write --data=DIR)${SEE}`,
-  ],
-  ["7 --data=", '--data: expected DIR, got ""'],
-  ["7 --depth-max 100", '--depth-max: expected a whole number from 0 to 99, got "100"'],
-  [
-    "7 --depth-max abc --depth-max 3",
-    '--depth-max: expected a whole number from 0 to 99, got "abc"',
-  ],
-  ["7", 'PLANT_STORE_JSON: expected 1, true, 0 or false, got "yes"', { PLANT_STORE_JSON: "yes" }],
-  ["7 --url postgresql://a:pw@b", "--url: expected URL"],
+/** The message has all of these texts. */
+const WRONG: readonly [line: string, texts: string[], variables?: Record<string, string>][] = [
+  ["", ["dig: expected ID [PLACE], got none; see plant-store dig --help"]],
+  ["1 2 3", ['dig: expected ID [PLACE], got "1" "2" "3"; see']],
+  ["-8", ["dig: ", "'-8'", '-- "-8"']],
+  ["7 --deep=secret", ["'--deep'", "; see plant-store dig --help"]],
+  ["7 --__proto__", ["'--__proto__'"]],
+  ["7 --no-json", ["'--no-json'"]],
+  ["7 --json=true", ["'--json'"]],
+  ["7 --data", ["'--data <value>'"]],
+  ["7 --data --json", ["'--data'", "'--data=-XYZ'; see"]],
+  ["7 --data=", ['--data: expected DIR, got ""']],
+  ["7 --depth-max 100", ['--depth-max: expected a whole number from 0 to 99, got "100"']],
+  ["7", ['PLANT_STORE_JSON: expected 1, true, 0 or false, got "yes"'], { PLANT_STORE_JSON: "yes" }],
+  ["7 --url postgresql://a:secret@b", ["--url: expected URL"]],
 ];
 
-for (const [line, message, variables] of WRONG) {
-  test(`"${line}" is told: ${message}`, (t) => {
+for (const [line, texts, variables] of WRONG) {
+  test(`"${line}" is told: ${texts.join(" … ")}`, (t) => {
     setVariables(t, variables);
     const argv = line.split(" ").filter(Boolean);
     assert.throws(
       () => readArgs(dig, argv),
       (error) => {
         assert.ok(error instanceof UsageError);
-        assert.equal(error.message, message);
+        for (const each of texts) assert.ok(error.message.includes(each), error.message);
+        assert.doesNotMatch(error.message, /secret|\n/);
         return true;
       },
     );
   });
 }
-
-test("the first words name the command, and an unknown one is told which there are", () => {
-  const find = (line: string) => findCommand(line.split(" "), [dig, typed]);
-  assert.deepEqual(find("dig bed add"), { command: dig, rest: ["bed", "add"] });
-  assert.deepEqual(find("bed add 7"), { command: typed, rest: ["7"] });
-  for (const [line, message] of [
-    ["dgi 7", 'expected a command (dig, bed add), got "dgi"'],
-    ["--data=secret dig", 'expected a command (dig, bed add), got "--data"'],
-    ["bed water 7", 'expected a command (bed add), got "bed water"'],
-  ] as const) {
-    assert.throws(() => find(line), { message });
-  }
-});
 
 /** `undefined` if the parser refuses the text; it may throw, too. */
 function tryParse<T>({ parse }: Option<T>, given: string): T | undefined {
@@ -142,46 +118,50 @@ function tryParse<T>({ parse }: Option<T>, given: string): T | undefined {
 }
 
 const NOW = Date.parse("2026-01-01T00:00:00Z");
-const EXPIRIES = [
-  ["12h", NOW + 12 * 3_600_000],
-  ["90d", NOW + 90 * 86_400_000],
-  ["2026-01-01", NOW + 86_400_000 - 1],
-  ["2028-02-29", Date.UTC(2028, 2, 1) - 1],
-] as const;
-const NO_EXPIRIES = [
-  ...["", "90", "0d", "-5d", "1.5d", "1D", "1d ", "1d\n", "٣d", "never", "1893456000000"],
-  ...["2025-12-31", "2030-1-1", "2030-13-01", "2030-02-31", "2027-02-29"],
+
+const VALUES: readonly [option: Option<unknown>, good: Record<string, unknown>, bad: string[]][] = [
+  [
+    EXPIRES,
+    {
+      "12h": NOW + 12 * 3_600_000,
+      "90d": NOW + 90 * 86_400_000,
+      "2026-01-01": NOW + 86_400_000 - 1,
+      "2028-02-29": Date.UTC(2028, 2, 1) - 1,
+    },
+    [
+      ...["", "90", "0d", "-5d", "1.5d", "1D", "1d ", "1d\n", "٣d", "never", "1893456000000"],
+      ...["2025-12-31", "2030-1-1", "2030-13-01", "2030-02-31", "2027-02-29"],
+    ],
+  ],
+  [
+    number("N", "", { min: 1, max: 999_999_999_999_999 }),
+    { 1: 1, "007": 7, 999999999999999: 999999999999999 },
+    ["0", "-1", "+1", "1.0", "1e1", "0x10", "", " 1", "1\n", "٣", "1000000000000000"],
+  ],
+  [
+    ADMIN,
+    {
+      9180: { host: "127.0.0.1", port: 9180 },
+      "localhost:0": { host: "localhost", port: 0 },
+      "[::1]:9180": { host: "::1", port: 9180 },
+    },
+    ["", "::1:9180", "127.0.0.1:", ":9180", "70000", "a b:1", "/run/x"],
+  ],
 ];
 
-test("an expiry is a number of days or hours, or a date in the future", (t) => {
-  t.mock.method(Date, "now", () => NOW);
-  for (const [given, expected] of EXPIRIES) assert.equal(EXPIRES.parse(given), expected);
-  for (const given of NO_EXPIRIES) assert.equal(tryParse(EXPIRES, given), undefined, given);
-});
-
-test("a number has digits alone and is within its bounds", () => {
-  const option = number("N", "", { min: 1, max: 999_999_999_999_999 });
-  for (const good of ["1", "007", "999999999999999"])
-    assert.equal(option.parse(good), Number(good));
-  for (const bad of [
-    "0",
-    "-1",
-    "+1",
-    "1.0",
-    "1e1",
-    "0x10",
-    "",
-    " 1",
-    "1\n",
-    "٣",
-    "1000000000000000",
-  ]) {
-    assert.equal(option.parse(bad), undefined, bad);
-  }
-});
+for (const [option, good, bad] of VALUES) {
+  test(`the value of an option is ${option.expected}`, (t) => {
+    t.mock.method(Date, "now", () => NOW);
+    for (const [given, value] of Object.entries(good)) {
+      assert.deepEqual(option.parse(given), value, given);
+    }
+    for (const given of bad) assert.equal(tryParse(option, given), undefined, given);
+  });
+}
 
 test("trusted proxies are addresses and blocks, of both families", () => {
-  const proxies = TRUSTED_PROXY.parse("192.0.2.7,10.0.0.0/8,fd00::/8");
+  const { trustedProxy } = LISTENER;
+  const proxies = trustedProxy.parse("192.0.2.7,10.0.0.0/8,fd00::/8");
   for (const [address, family, isTrusted] of [
     ["192.0.2.7", "ipv4", true],
     ["192.0.2.8", "ipv4", false],
@@ -189,9 +169,9 @@ test("trusted proxies are addresses and blocks, of both families", () => {
     ["fdff::1", "ipv6", true],
     ["fe80::1", "ipv6", false],
   ] as const) {
-    assert.equal(proxies?.check(address, family), isTrusted, address);
+    assert.equal(proxies.check(address, family), isTrusted, address);
   }
   for (const bad of ["", "proxy", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::/129"]) {
-    assert.equal(tryParse(TRUSTED_PROXY, `10.0.0.7,${bad}`), undefined, bad);
+    assert.equal(tryParse(trustedProxy, `10.0.0.7,${bad}`), undefined, bad);
   }
 });

@@ -95,7 +95,7 @@ describe("no stored or typed text controls the terminal", { concurrency: 3 }, ()
   const RUNS: readonly [words: string[], status: number, lines: [number, number]][] = [
     [["get", HOSTILE], 2, [0, 1]],
     [["verify"], 3, [0, 1]],
-    [["repair"], 3, [1, 1]],
+    [["repair"], 3, [0, 2]],
     [["import", "-"], 3, [0, 1]],
     [["import", HOSTILE], 1, [0, 1]],
     [["health", "--admin", HOSTILE], 2, [0, 1]],

@@ -33,15 +33,14 @@ const wrong = (args: string, stderr: string | RegExp, more: Partial<Row> = {}): 
   stderr: typeof stderr === "string" ? `plant-store: ${stderr}\n` : stderr,
   ...more,
 });
-const TOKEN = "token create, token list, token revoke, token import";
 
 testRows("wrong usage", [
   wrong(
     "start",
-    /^plant-store: expected a command \(serve, .*print systemd-unit\), got "start"\n$/,
+    /^plant-store: expected a command \(serve, .*print systemd-unit\), got "start"; see plant-store --help\n$/,
   ),
-  wrong("token crate x", `expected a command (${TOKEN}), got "token crate"`),
-  wrong("get -5", /unknown option "-5" \(if that is the ID, write: plant-store get -- -5\)/),
+  wrong("token crate x", /expected a command \(token create, .*import\), got "token crate"; see/),
+  wrong("--data=secret serve", /, got "--data"; see plant-store --help\n$/),
   wrong("get 7.5", /get: expected an int64 as ID, from -9223372036854775808 to .*, got "7\.5"\n$/),
   wrong(
     "token create a/b",
@@ -63,8 +62,8 @@ testRows("wrong usage", [
   wrong("serve", /PLANT_STORE_PORT: expected a whole number from 0 to 65535, got "http"/, {
     env: { PLANT_STORE_PORT: "http" },
   }),
-  wrong("serve --tls-key k", "serve: expected --tls-cert with --tls-key"),
-  wrong("serve --tls-cert c", "serve: expected --tls-key with --tls-cert"),
+  wrong("serve --tls-key k", /expected both --tls-cert and --tls-key/),
+  wrong("serve --tls-cert c", /expected both --tls-cert and --tls-key/),
   wrong(
     "serve --database-require-sync",
     "serve: --database-require-sync: expected --database with it",
@@ -75,9 +74,8 @@ testRows("wrong usage", [
     "backup NEW --into NEW",
     /^plant-store: backup: expected TARGET or --into DIR, got "NEW" and/,
   ),
-  wrong("backup NEW --keep 14", /--keep needs --into DIR/),
   wrong(
-    "backup --into NEW --keep abc --keep 3",
+    "backup --into NEW --keep abc",
     '--keep: expected a whole number from 1 to 10000, got "abc"',
   ),
   ...["$x", 'a"b', "a\nb", ""].map((role) =>

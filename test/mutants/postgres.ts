@@ -63,8 +63,8 @@ the plant of the cursor is listed again: postgres/conformance.installed
 + yield rows;
 cli/store.ts
 a password is accepted as an argument: postgres/command-line.installed
-- if (database !== undefined && PASSWORD.test(database) && isTyped(database)) {
-+ if (database !== undefined && PASSWORD.test(database) && isTyped("-d ")) {
+- if (isTyped && PASSWORD.test(database ?? "")) {
++ if (!isTyped && PASSWORD.test(database ?? "")) {
 the password of a URL in a file is shown: postgres/command-line.installed
 - throw new UsageError(\`\${named}: \${error.message}\`);
 + throw new UsageError(\`\${named}: \${error.message}: \${file && readUrl(file)}\`);

@@ -41,14 +41,11 @@ wrong usage is told in the format of the log: cli/root
 + if (error === undefined) printNotice(notice);
 cli/command.ts
 a variable counts more than its flag: cli/args
-- const texts = given ?? (
-+ const texts = (inherited ? undefined : given) ?? (
+- const text = given ?? (
++ const text = (inherited ? undefined : given) ?? (
 a variable answers for the user in any command: cli/args
 -   return command.readsVariables || STORE_OPTIONS.includes(option) ? variableOf(option) : "";
 +   return variableOf(option);
-a wrong value before a good one is accepted: cli/args
-- return joined.map((text)
-+ return joined.slice(-1).map((text)
 cli/output.ts
 a reader that stops early makes a command fail: cli/outputs
 - if (code === "EPIPE") process.exit(0);
@@ -89,8 +86,8 @@ an import with refused lines is a success: cli/commands
 -       return refused === 0 ? 0 : 3;
 +       return 0;
 a repair goes ahead without being asked: cli/commands
--     if (!yes && (await isRefused(
-+     if (yes && (await isRefused(
+-     if (!yes) await verifyLog(
++     if (yes) await verifyLog(
 plants of a file are created before a bad line of it is found: cli/commands
 -     if (bytes !== undefined && !(await isImportable(file, bytes))) return 3;
 +     if (bytes !== undefined) void isImportable;
