@@ -149,6 +149,31 @@ export const X = '{"id":<1>,"name":"x"}';
 /** A second one, which a row must not store where it says nothing. */
 export const Y = '{"id":<2>,"name":"y"}';
 
+/** A row of a request that is carried out, and stores the plant of most rows. */
+export function good(says: string, send: Case["send"], more: Partial<Case> = {}): Case {
+  return { says, send, gets: 200, stores: X, ...more };
+}
+
+/** A row of a request that is refused, and stores nothing. */
+export function bad(
+  says: string,
+  gets: number,
+  send: Case["send"],
+  more: Partial<Case> = {},
+): Case {
+  return { says, send, gets, ...more };
+}
+
+/** A row of a request that is refused and closes, with another one behind it that is not carried out. */
+export function closed(says: string, gets: number, send: Send, more: Partial<Case> = {}): Case {
+  return { says, send: [send, create(Y)], how: "pipelined", gets, closes: true, ...more };
+}
+
+/** The parts of a text between its vertical bars and line feeds. */
+export function list(text: string): string[] {
+  return text.trim().split(/ \| |(?<!\r)\n */);
+}
+
 /** Why rows do not run on `mounted`: what the server around the listener does by itself. */
 export const EMBEDDER = {
   parses: { mounted: "the embedder's server responds to what it cannot parse" },

@@ -1,6 +1,19 @@
 /** Who may do what, on which path and with which headers; and which of several faults is responded. */
 import { METHODS } from "node:http";
-import { type Ask, type Case, create, EMBEDDER, get, naming, skipped, X, Y } from "./case.ts";
+import {
+  type Ask,
+  bad,
+  type Case,
+  create,
+  EMBEDDER,
+  get,
+  good,
+  list,
+  naming,
+  skipped,
+  X,
+  Y,
+} from "./case.ts";
 
 const NONE = { Authorization: undefined };
 
@@ -9,44 +22,16 @@ function by(authorization: string | readonly string[] | undefined): Ask {
   return create(X, { Authorization: authorization });
 }
 
-const WITHOUT_TOKEN = [
-  undefined,
-  "",
-  "Bearer",
-  "Bearer ",
-  "Basic dXNlcjpwYXNz",
-  "Digest username=x",
-  "Bearertoken",
-  "Token <write>",
-  "<write>",
-  "Basic <write>",
-  "Bearer\t<write>",
-];
+const NO_TOKENS = list("Bearer | Bearertoken | Basic dXNlcjpwYXNz | Basic <write> | <write>");
 
-const BAD_TOKENS = [
-  "Bearer x",
-  "Bearer pst_",
-  "Bearer pst_…".replace("…", "\xe2\x80\xa6"),
-  "Bearer <write>x",
-  "Bearer x<write>",
-  "Bearer <write>=",
-  "Bearer <write> <write>",
-  "Bearer <write>, Bearer <write>",
-  "Bearer <write>,",
-  "Bearer <write>;",
-  'Bearer "<write>"',
-  "Bearer <write>\xe9",
-  "Bearer __proto__",
-  "Bearer ../tokens.jsonl",
-  `Bearer ${"x".repeat(10_000)}`,
-];
+const BAD_TOKENS = list(`
+  Bearer x | Bearer pst_ | Bearer <write>x | Bearer <write>= | Bearer <write> <write>
+  Bearer <write>, Bearer <write> | Bearer "<write>" | Bearer <write>\xe9 | Bearer __proto__
+  Bearer ${"x".repeat(10_000)}`);
 
 const TWO_TOKENS = [
   ["Bearer <write>", "Bearer <write>"],
-  ["Bearer <write>", "Bearer x"],
-  ["Bearer x", "Bearer <write>"],
   ["Bearer <write>", ""],
-  ["", "Bearer <write>"],
   ["Basic dXNlcjpwYXNz", "Bearer <write>"],
 ];
 
@@ -54,208 +39,103 @@ const TRAILER = "0\r\nAuthorization: Bearer <write>\r\n\r\n";
 
 const NOT_FROM: readonly [what: string, ask: Ask][] = [
   ["the query", { target: "/plants?access_token=<write>", headers: NONE, body: X }],
-  ["the body", create('{"id":<1>,"name":"x","access_token":"<write>"}', NONE)],
   ["a cookie", create(X, { ...NONE, Cookie: "access_token=<write>" })],
-  ["another header", create(X, { ...NONE, "Proxy-Authorization": "Bearer <write>" })],
   ["a trailer", { headers: { ...NONE, "Transfer-Encoding": "chunked" }, body: TRAILER }],
   ["the target", { target: "http://bearer:<write>@localhost/plants", headers: NONE, body: X }],
 ];
 
 const AUTH: readonly Case[] = [
-  ...["Bearer", "bearer", "BEARER", "bEaReR", "Bearer   "].map((scheme) => ({
-    says: `the scheme may be written "${scheme}"`,
-    send: by(`${scheme} <write>`),
-    gets: 200,
-    stores: X,
-  })),
-  {
-    says: "the name of a header may be in any case, with white space around its value",
-    send: create(X, { ...NONE, aUTHORIZATION: " \t Bearer <write> \t " }),
-    gets: 200,
-    stores: X,
-  },
-  ...WITHOUT_TOKEN.map((value) => ({
-    says: `Authorization: ${JSON.stringify(value)} is no token: a bare challenge`,
-    send: by(value),
-    gets: 40101,
-  })),
-  ...NOT_FROM.map(([what, send]) => ({
-    says: `a token is not taken from ${what}`,
-    send,
-    gets: 40101,
-    closes: what === "a trailer",
-  })),
-  ...BAD_TOKENS.map((value) => ({
-    says: `Authorization: ${value.slice(0, 40)} is a bad token`,
-    send: by(value),
-    gets: 40102,
-  })),
-  ...["Bearer <expired>", "Bearer <revoked>", `Bearer pst_${"A".repeat(43)}`].map((value) => ({
-    says: `the response to ${value.slice(0, 20)} does not tell unknown, expired and revoked apart`,
-    send: by(value),
-    gets: 40102,
-    message: /^Authorization: expected a live token, got one that is unknown, expired or revoked$/,
-  })),
-  ...TWO_TOKENS.map((values) => ({
-    says: `two Authorization headers are 40102: ${values.join(" and ")}`,
-    send: by(values),
-    gets: 40102,
-  })),
-  {
-    says: "two Authorization headers are 40102 in any case",
-    send: create(X, { AUTHORIZATION: "Bearer <write>" }),
-    gets: 40102,
-  },
-  {
-    says: "a token with both scopes creates and reads",
-    send: [by("Bearer <both>"), get("/plants/<1>", { Authorization: "Bearer <both>" })],
-    gets: [200, 200],
-    body: X,
-    stores: X,
-  },
-  {
-    says: "a token without the scope write does not create",
-    send: by("Bearer <read>"),
-    gets: 40301,
-    headers: { "www-authenticate": /scope="write"$/ },
-  },
-  ...["/plants", "/plants?limit=x", "/plants/7", "/plants/99"].flatMap((target) =>
-    ["*/*", "application/x-ndjson"].map((accept) => ({
-      says: `a token without the scope read does not get ${target} as ${accept}`,
-      send: get(target, { Authorization: "Bearer <write>", Accept: accept }),
-      gets: 40301,
-      headers: { "www-authenticate": /scope="read"$/ },
-    })),
+  ...["bearer", "bEaReR", "Bearer   "].map((scheme) =>
+    good(`the scheme may be written "${scheme}"`, by(`${scheme} <write>`)),
   ),
-  {
-    says: "after a wrong token a good one is accepted on the same connection",
-    cut: 3,
-    send: [by(undefined), create(X), by("Bearer x"), create(Y)],
-    gets: [40101, 200, 40102, 200],
-    stores: [X, Y],
-  },
+  good(
+    "the name of a header may be in any case, with white space around its value",
+    create(X, { ...NONE, aUTHORIZATION: " \t Bearer <write> \t " }),
+  ),
+  ...[undefined, "", "Bearer\t<write>", ...NO_TOKENS].map((value) =>
+    bad(`Authorization: ${value} is no token: a bare challenge`, 40101, by(value)),
+  ),
+  ...NOT_FROM.map(([what, ask]) =>
+    bad(`a token is not taken from ${what}`, 40101, ask, { closes: what === "a trailer" }),
+  ),
+  ...BAD_TOKENS.map((value) =>
+    bad(`Authorization: ${value.slice(0, 40)} is a bad token`, 40102, by(value)),
+  ),
+  ...["<expired>", "<revoked>", `pst_${"A".repeat(43)}`].map((token) =>
+    bad(
+      `a token that is unknown, expired or revoked is 40102: ${token}`,
+      40102,
+      by(`Bearer ${token}`),
+      {
+        message:
+          /^Authorization: expected a live token, got one that is unknown, expired or revoked$/,
+      },
+    ),
+  ),
+  ...TWO_TOKENS.map((values) =>
+    bad(`two Authorization headers are 40102: ${values.join(" and ")}`, 40102, by(values)),
+  ),
+  bad("also in another case", 40102, create(X, { AUTHORIZATION: "Bearer <write>" })),
+  good(
+    "a token with both scopes creates and reads",
+    [by("Bearer <both>"), get("/plants/<1>", { Authorization: "Bearer <both>" })],
+    { gets: [200, 200], body: X },
+  ),
+  bad("a token without the scope write does not create", 40301, by("Bearer <read>"), {
+    headers: { "www-authenticate": /scope="write"$/ },
+  }),
+  ...["/plants", "/plants?limit=x", "/plants/99"].map((target) =>
+    bad(
+      `a token without the scope read does not get ${target}`,
+      40301,
+      { method: "GET", target },
+      {
+        headers: { "www-authenticate": /scope="read"$/ },
+      },
+    ),
+  ),
+  good(
+    "after a wrong token a good one is accepted on the same connection",
+    [by(undefined), create(X), by("Bearer x"), create(Y)],
+    { cut: 3, gets: [40101, 200, 40102, 200], stores: [X, Y] },
+  ),
 ];
 
-/** No message repeats a token, wherever it is sent: the runner looks. */
-const SECRETS: readonly Case[] = [
-  ...(
-    [
-      [40401, { target: "/<write>", body: X }],
-      [40401, { target: "/%70st_<write>", body: X }],
-      [40301, { target: "/plants?<write>", method: "GET" }],
-      [41501, create(X, { "Content-Type": "<write>" })],
-      [41502, create(X, { "Content-Encoding": "<write>" })],
-      [40003, create("<write>")],
-      [40005, create('{"id":"<write>","name":"x"}')],
-      [40005, create('{"id":<1>,"name":"x","tag":["<write>"]}')],
-      [40007, get("/plants?limit=<write>")],
-    ] as const
-  ).map(([gets, send]) => ({
-    says: `the message of ${gets} does not repeat a token`,
-    send: send as Ask,
-    gets,
-  })),
-  {
-    says: "the message of 41701 does not repeat a token",
-    send: create(X, { Expect: "<write>" }),
-    gets: 41701,
-    closes: true,
-    skip: EMBEDDER.expects,
-  },
-  {
-    says: "the message about a Host does not repeat a token",
-    send: create(X, { Host: "<write>/" }),
-    gets: 40001,
-    closes: true,
-    skip: EMBEDDER.checksHost,
-  },
-  ...skipped(EMBEDDER.parses, [
-    ...[{ "<write> ": "x" }, { "Content-Length": "<write>" }].map((headers) => ({
-      says: `the message about ${Object.keys(headers)} does not repeat a token`,
-      send: create(X, headers),
-      gets: 40001,
-      closes: true,
-    })),
-    ...[{ version: "<write>" }, { method: "<write>" }].map((ask) => ({
-      says: `the message about the ${Object.keys(ask)} does not repeat a token`,
-      send: ask,
-      gets: 40001,
-      closes: true,
-    })),
-  ]),
+const SECRETS: readonly [error: number, ask: Ask, skip?: Case["skip"]][] = [
+  [40401, { target: "/<write>", body: X }],
+  [40401, { target: "/%70st_<write>", body: X }],
+  [40301, { target: "/plants?<write>", method: "GET" }],
+  [41501, create(X, { "Content-Type": "<write>" })],
+  [41502, create(X, { "Content-Encoding": "<write>" })],
+  [40003, create("<write>")],
+  [40005, create('{"id":"<write>","name":"x"}')],
+  [40005, create('{"id":<1>,"name":"x","tag":["<write>"]}')],
+  [40007, get("/plants?limit=<write>")],
+  [41701, create(X, { Expect: "<write>" }), EMBEDDER.expects],
+  [40001, create(X, { Host: "<write>/" }), EMBEDDER.checksHost],
+  [40001, create(X, { "<write> ": "x" }), EMBEDDER.parses],
+  [40001, create(X, { "Content-Length": "<write>" }), EMBEDDER.parses],
+  [40001, { version: "<write>" }, EMBEDDER.parses],
+  [40001, { method: "<write>" }, EMBEDDER.parses],
 ];
 
-const JSON_TYPES = [
-  "application/json",
-  "Application/JSON",
-  "application/json;charset=utf-8",
-  "application/json; charset=UTF-8",
-  'application/json; charset="utf-8"',
-  "application/json \t;\tCharset=utf-8",
-  "application/json; version=1",
-  'application/json; profile="https://plants.example/a b"; charset=utf-8',
-  'application/json; x="; charset=latin1"',
-  'application/json; x="\\"; charset=latin1"',
-  "application/json; xcharset=latin1",
-  "application/json;",
-];
+const JSON_TYPES = list(`
+  Application/JSON | application/json;charset=utf-8 | application/json; charset="UTF-8"
+  application/json \t;\tCharset=utf-8 | application/json; version=1 | application/json;
+  application/json; profile="https://plants.example/a b"; charset=utf-8
+  application/json; x="; charset=latin1" | application/json; x="\\"; charset=latin1"`);
 
-const OTHER_TYPES: readonly (string | readonly string[] | undefined)[] = [
-  undefined,
-  "",
-  ";charset=utf-8",
-  "text/plain",
-  "text/plain;application/json",
-  "text/json",
-  "application/x-www-form-urlencoded",
-  "multipart/form-data; boundary=application/json",
-  "application/jsonx",
-  "application/json5",
-  "application/json-patch+json",
-  "application/vnd.plant+json",
-  "application/x-json",
-  "application/javascript",
-  "application/*",
-  "*/*",
-  "json",
-  "application / json",
-  "application/json, text/plain",
-  "text/plain, application/json",
-  "application/json text/plain",
-  "application/json; charset=latin1",
-  "application/json; charset=iso-8859-1",
-  'application/json; charset="iso-8859-1"',
-  "application/json; CHARSET=UTF-16",
-  "application/json; charset=us-ascii",
-  "application/json; charset=",
-  'application/json; charset=""',
-  "application/json; charset=utf-8; charset=latin1",
-  "application/json; charset=latin1; charset=utf-8",
-  "application/json; charset",
-  'application/json; x="unclosed',
-  "application/json\u00a0",
-  "application/json;\u00a0",
-  "application/json;\u00a0charset=utf-8",
-  `application/json${";\u00a0".repeat(3000)}`,
+const OTHER_TYPES = list(`
+  text/plain | text/plain;application/json | application/jsonx | application/json-patch+json
+  application/vnd.plant+json | application/* | application / json | application/json text/plain
+  application/json, text/plain | application/json; charset=latin1 | application/json; charset=
+  application/json; CHARSET="iso-8859-1" | application/json; charset=utf-8; charset=latin1
+  application/json; charset | application/json; x="unclosed | application/json\u00a0
+  application/json${";\u00a0".repeat(3000)}`);
+
+const TWO_TYPES = [
   ["application/json", "application/json"],
-  ["application/json", "text/plain"],
-  ["text/plain", "application/json"],
-  // Joined by a comma these two are one valid type.
   ['application/json; a="b', 'c"'],
-];
-
-const CODINGS = [
-  "gzip",
-  "GZIP",
-  "x-gzip",
-  "deflate",
-  "br",
-  "zstd",
-  "aes128gcm",
-  "utf-8",
-  "gzip, identity",
-  "identity, gzip",
-  ["identity", "gzip"],
 ];
 
 const EXPECT = { Expect: "100-continue", "Content-Length": "25" };
@@ -263,205 +143,124 @@ const EXPECT = { Expect: "100-continue", "Content-Length": "25" };
 /** Faults that are known before the body. */
 const BEFORE_100: readonly [gets: number, ask: Ask][] = [
   [40101, { headers: NONE }],
-  [40102, { headers: { Authorization: "Bearer x" } }],
   [40401, { target: "/nowhere" }],
   [40501, { method: "PUT" }],
-  [41501, { headers: { "Content-Type": ["application/json", "text/plain"] } }],
   [41501, { headers: { "Content-Type": "text/plain" } }],
-  [41502, { headers: { "Content-Encoding": "gzip" } }],
   [41301, { headers: { "Content-Length": "1048577" } }],
   [40001, { headers: { Host: ["a", "b"] } }],
 ];
 
 const MEDIA: readonly Case[] = [
-  ...JSON_TYPES.map((type) => ({
-    says: `Content-Type: ${type} is JSON`,
-    send: create(X, { "Content-Type": type }),
-    gets: 200,
-    stores: X,
-  })),
-  ...OTHER_TYPES.map((type) => ({
-    says: `Content-Type: ${JSON.stringify(type)?.slice(0, 60)} is 41501`,
-    send: create(X, { "Content-Type": type }),
-    gets: 41501,
-  })),
-  ...["identity", "Identity"].map((coding) => ({
-    says: `Content-Encoding: ${coding} is no coding`,
-    send: create(X, { "Content-Encoding": coding }),
-    gets: 200,
-    stores: X,
-  })),
-  ...CODINGS.map((coding) => ({
-    says: `Content-Encoding: ${coding} is 41502`,
-    send: create(X, { "Content-Encoding": coding }),
-    gets: 41502,
-  })),
-  ...["100-continue", "100-Continue"].map((expect) => ({
-    says: `Expect: ${expect} is responded 100, then 200`,
-    send: [{ ...create(X, { Expect: expect }), isHeadOnly: true }, X],
-    gets: [100, 200],
-    stores: X,
-  })),
+  ...JSON_TYPES.map((type) =>
+    good(`Content-Type: ${type} is JSON`, create(X, { "Content-Type": type })),
+  ),
+  ...[undefined, "", ...OTHER_TYPES, ...TWO_TYPES].map((type) =>
+    bad(
+      `Content-Type: ${`${type}`.slice(0, 60)} is 41501`,
+      41501,
+      create(X, { "Content-Type": type }),
+    ),
+  ),
+  good("Content-Encoding: Identity is no coding", create(X, { "Content-Encoding": "Identity" })),
+  ...["gzip", "", "identity, gzip", ["identity", "gzip"]].map((coding) =>
+    bad(`Content-Encoding: ${coding} is 41502`, 41502, create(X, { "Content-Encoding": coding })),
+  ),
+  good(
+    "Expect: 100-Continue is responded 100, then 200",
+    [{ ...create(X, { Expect: "100-Continue" }), isHeadOnly: true }, X],
+    { gets: [100, 200] },
+  ),
   ...skipped(EMBEDDER.expects, [
-    ...BEFORE_100.map(([gets, ask]) => ({
-      says: `Expect: 100-continue gets no 100 before ${gets}: ${JSON.stringify(ask).slice(0, 60)}`,
-      send: { ...ask, headers: { ...EXPECT, ...ask.headers }, isHeadOnly: true },
-      gets,
-      closes: true,
-    })),
-    ...["200-ok", "100-continue, 200-ok", "100-continue-x", "x-100-continue"].map((expect) => ({
-      says: `Expect: ${expect} is 41701 without a 100`,
-      send: create(X, { Expect: expect }),
-      gets: 41701,
-      closes: true,
-    })),
+    ...BEFORE_100.map(([gets, ask]) =>
+      bad(
+        `Expect: 100-continue gets no 100 before ${gets}`,
+        gets,
+        { ...ask, headers: { ...EXPECT, ...ask.headers }, isHeadOnly: true },
+        { closes: true },
+      ),
+    ),
+    ...["200-ok", "100-continue, 200-ok", "x-100-continue"].map((expect) =>
+      bad(`Expect: ${expect} is 41701 without a 100`, 41701, create(X, { Expect: expect }), {
+        closes: true,
+      }),
+    ),
   ]),
-  {
-    says: "HTTP/1.0 has no 100: its Expect: 100-continue is ignored",
-    send: { version: "HTTP/1.0", headers: { Expect: "100-continue" }, body: X },
-    gets: 200,
-    stores: X,
-    closes: true,
-  },
+  good(
+    "HTTP/1.0 has no 100: its Expect: 100-continue is ignored",
+    { version: "HTTP/1.0", headers: { Expect: "100-continue" }, body: X },
+    { closes: true },
+  ),
 ];
 
-const UNKNOWN_PATHS = [
-  "/",
-  "/plants/",
-  "/Plants",
-  "/PLANTS",
-  "/plant",
-  "/plantsx",
-  "/plants/x",
-  "/plants/1/",
-  "/plants/{id}",
-  "/plants;a=b",
-  "/plants,",
-  "//plants",
-  "/./plants",
-  "/x/../plants",
-  "/plants/.",
-  "/%70lants",
-  "/plants%20",
-  "/plants%00",
-  "/plants%2f",
-  "/plants%3Fx",
-  "/plants#x",
-  "/garden/plants",
-  "/health",
-  "/__proto__",
-  "/constructor",
-  "/?/plants",
-  "*",
-  "http://localhost",
-  "http://localhost/",
-  "http://localhost//plants",
-  "http://localhost/plants/",
-  "http://localhost?/plants",
-  "ftp://localhost/plants",
-];
+const UNKNOWN_PATHS = list(`
+  / | /plants/ | /Plants | /plantsx | /plants/x | /plants/1/ | /plants;a=b | //plants | /./plants
+  /x/../plants | /%70lants | /plants%20 | /plants%3Fx | /plants#x | /garden/plants | /__proto__
+  /?/plants | * | http://localhost | http://localhost//plants | http://localhost/plants/
+  http://localhost?/plants | ftp://localhost/plants`);
 
-const KNOWN_TARGETS = [
-  "/plants?",
-  "/plants?x=1&y",
-  "/plants?/nowhere",
-  "/plants??#x",
-  "http://localhost/plants",
-  "http://localhost/plants?x",
-  "http://other.example:8080/plants",
-  "HTTPS://LOCALHOST/plants",
-  "http://[::1]:80/plants",
-];
+const KNOWN_TARGETS = list(`
+  /plants? | /plants?/nowhere | /plants??#x | http://localhost/plants?x
+  http://other.example:8080/plants | HTTPS://LOCALHOST/plants | http://[::1]:80/plants`);
 
 /** Base paths: those that are below it, and those that only look so. */
-const BASES: readonly [on: NonNullable<Case["on"]>, base: string, ...wrong: string[]][] = [
-  [
-    "garden",
-    "/garden",
-    "/GARDEN",
-    "/Garden",
-    "/gardem",
-    "/garde",
-    "/gardens",
-    "/xgarden",
-    "/garden/garden",
-  ],
-  ["deep", "/a/b-c/~d", "/a/b-c/~D", "/a/b-c", "/a", "/a/b-c/~e"],
-  ["plantsPath", "/plants", "/Plants", "/plantt"],
-  ["escaped", "/%C3%A9", "/%c3%a9", "/%C3%A8"],
-  ["slash", ""],
+const BASES: readonly [on: NonNullable<Case["on"]>, base: string, wrong: string][] = [
+  ["garden", "/garden", "/Garden | /gardem | /garde | /gardens | /xgarden | /garden/garden"],
+  ["deep", "/a/b-c/~d", "/a/b-c/~D | /a/b-c | /a/b-c/~e"],
+  ["plantsPath", "/plants", "/Plants"],
+  ["escaped", "/%C3%A9", "/%c3%a9"],
+  ["slash", "", "/"],
 ];
 
+const ALLOWED: Readonly<Record<string, readonly string[]>> = {
+  "/plants": ["GET", "HEAD", "POST"],
+  "/plants/7": ["GET", "HEAD"],
+};
+
 const ROUTING: readonly Case[] = [
-  ...(
-    [
-      ["/plants", ["GET", "HEAD", "POST"]],
-      ["/plants/7", ["GET", "HEAD"]],
-    ] as const
-  ).flatMap(([target, allowed]) =>
-    METHODS.filter((method) => ![...allowed, "CONNECT"].includes(method)).map((method) => ({
-      says: `${method} ${target} is 40501 with Allow`,
-      send: { method, target, ...(method === "POST" ? { body: X } : {}) },
-      gets: 40501,
-      headers: { allow: allowed.join(", ") },
-    })),
-  ),
-  ...(
-    [
-      ["/plants", 403],
-      ["/plants/7", 403],
-      ["/nowhere", 404],
-    ] as const
-  ).map(([target, gets]) => ({
-    says: `HEAD ${target} by a token that may not is ${gets} without a body`,
-    send: { method: "HEAD", target },
-    gets,
-  })),
-  ...UNKNOWN_PATHS.flatMap((target) =>
-    [{ body: X }, { method: "GET" }].map((ask) => ({
-      says: `${ask.method ?? "POST"} ${target} is 40401`,
-      send: { target, ...ask },
-      gets: 40401,
-    })),
-  ),
-  ...KNOWN_TARGETS.map((target) => ({
-    says: `POST ${target} is a create`,
-    send: { target, body: X },
-    gets: 200,
-    stores: X,
-  })),
-  ...BASES.flatMap(([on, base, ...wrong]): Case[] => [
-    ...[base, `http://localhost${base}`].flatMap((prefix) =>
-      ["/plants", "/plants?x"].map((end) => ({
-        says: `below the base path "${base}", POST ${prefix}${end} is a create`,
-        on,
-        send: { target: prefix + end, body: X },
-        gets: 200,
-        stores: X,
-      })),
+  ...Object.entries(ALLOWED).flatMap(([target, allowed]) =>
+    METHODS.filter((method) => ![...allowed, "CONNECT"].includes(method)).map((method) =>
+      bad(
+        `${method} ${target} is 40501 with Allow`,
+        40501,
+        { method, target },
+        {
+          headers: { allow: allowed.join(", ") },
+        },
+      ),
     ),
-    {
-      says: `below the base path "${base}" a plant is read`,
-      on,
-      send: [{ target: `${base}/plants`, body: X }, get(`${base}/plants/<1>`)],
-      gets: [200, 200],
-      body: X,
-      stores: X,
-    },
-    ...[
-      ...wrong.map((path) => `${path}/plants`),
-      `${base}/`,
-      `${base}/plants/`,
-      `/x${base}/plants`,
-      ...(base === "" ? [] : ["/", base, `${base}plants`]),
-      ...(base === "" || base === "/plants" ? [] : ["/plants"]),
-    ].map((target) => ({
-      says: `${target} is not below the base path "${base}"`,
-      on,
-      send: { target, body: X },
-      gets: 40401,
-    })),
+  ),
+  ...Object.entries({ "/plants": 403, "/plants/7": 403, "/nowhere": 404 }).map(([target, gets]) =>
+    bad(`HEAD ${target} by a token that may not read is ${gets}`, gets, { method: "HEAD", target }),
+  ),
+  ...UNKNOWN_PATHS.flatMap((target) =>
+    ["POST", "GET"].map((method) => bad(`${method} ${target} is 40401`, 40401, { target, method })),
+  ),
+  ...KNOWN_TARGETS.map((target) => good(`POST ${target} is a create`, { target, body: X })),
+  ...BASES.flatMap(([on, base, wrong]): Case[] => [
+    good(
+      `POST http://localhost${base}/plants?x is a create below the base path "${base}"`,
+      {
+        target: `http://localhost${base}/plants?x`,
+        body: X,
+      },
+      { on },
+    ),
+    good(
+      `below the base path "${base}" a plant is created and read`,
+      [{ target: `${base}/plants`, body: X }, get(`${base}/plants/<1>`)],
+      { on, gets: [200, 200], body: X },
+    ),
+    ...[...list(wrong).map((path) => `${path}/plants`), `${base}/plants/`, `/x${base}/plants`].map(
+      (target) =>
+        bad(`${target} is not below the base path "${base}"`, 40401, { target, body: X }, { on }),
+    ),
   ]),
+  bad(
+    "below a base path /plants is unknown",
+    40401,
+    { target: "/plants", body: X },
+    { on: "garden" },
+  ),
 ];
 
 type Fault = readonly [what: string, error: number, ask: Ask, skip?: NonNullable<Case["skip"]>];
@@ -491,13 +290,9 @@ function faulty(faults: readonly Fault[], last = "fault"): Case {
   const asks = faults.map(([, , ask]) => ask).reverse();
   const headers = Object.assign({}, ...asks.map((ask) => ask.headers));
   const skip = Object.assign({}, ...faults.map(([, , , skip]) => skip));
-  return {
-    says: `${what} is responded before every later ${last}`,
-    send: { ...Object.assign({}, ...asks), headers },
-    gets,
-    closes: "Content-Length" in headers, // the rest of the announced body never comes
-    skip,
-  };
+  const closes = "Content-Length" in headers; // the rest of the announced body never comes
+  const says = `${what} is responded before every later ${last}`;
+  return bad(says, gets, { ...Object.assign({}, ...asks), headers }, { closes, skip });
 }
 
 /** Rows that hold whatever the store does: each fault with all later ones, and with those that are not the embedder's. */
@@ -511,93 +306,77 @@ export const ORDER: readonly Case[] = FAULTS.flatMap((fault, at) => {
 const IDS: readonly [what: string, id: string | readonly string[], isKept: boolean][] = [
   ["one character", "a", true],
   ["64 characters", "a".repeat(64), true],
-  ["a UUID", "0fbd3e2c-9f3b-4b9e-8f0e-6d7c5a4b3e21", true],
   ["every punctuation there may be", "a.b_c~d+e/f=g:h@i-j", true],
   ["65 characters", "a".repeat(65), false],
   ["nothing", "", false],
   ["a space", "a b", false],
   ["a quote", 'a"b', false],
-  ["a backslash", "a\\b", false],
   ["markup", "<b>", false],
-  ["a percent escape", "a%1b[31m", false],
-  ["a tab", "a\tb", false],
   ["a byte beyond ASCII", "a\u0085b", false],
   ["a second one beside it", ["a", "b"], false],
 ];
 
 const OURS = /^[0-9a-f]{12}-[1-9][0-9]*$/;
 
-const REQUEST_IDS: readonly Case[] = IDS.map(([what, id, isKept]) => ({
-  says: `a request id of ${what} is ${isKept ? "sent back" : "replaced"}`,
-  send: create(X, { "X-Request-Id": id }),
-  gets: 200,
-  headers: { "x-request-id": isKept ? String(id) : OURS },
-  stores: X,
-}));
-
-const LIST = "X-Forwarded-For";
-
-const FORWARDED: readonly [says: string, headers: Ask["headers"], client: string][] = [
-  ["no header", {}, "127.0.0.1"],
-  ["one address", { [LIST]: "192.0.2.1" }, "192.0.2.1"],
-  ["an address that the client put in front", { [LIST]: "6.6.6.6, 192.0.2.1" }, "192.0.2.1"],
-  ["further trusted proxies", { [LIST]: "6.6.6.6, 192.0.2.1, 10.1.2.3,10.0.0.1" }, "192.0.2.1"],
-  ["a client before an untrusted proxy", { [LIST]: "192.0.2.1, 11.0.0.1, 10.0.0.1" }, "11.0.0.1"],
-  ["trusted proxies alone", { [LIST]: "10.1.2.3, 10.0.0.1" }, "10.1.2.3"],
-  ["several lines", { [LIST]: ["6.6.6.6", "192.0.2.1", "10.0.0.1"] }, "192.0.2.1"],
-  ["a port", { [LIST]: "192.0.2.1:4711" }, "192.0.2.1"],
-  ["IPv6", { [LIST]: "2001:db8::1" }, "2001:db8::1"],
-  ["IPv6 with a port", { [LIST]: "[2001:DB8:0::1]:4711" }, "2001:db8::1"],
-  ["an IPv4 address as IPv6", { [LIST]: "6.6.6.6, ::ffff:192.0.2.1" }, "192.0.2.1"],
-  ["the same in hexadecimal", { [LIST]: "::FFFF:c000:0201" }, "192.0.2.1"],
-  ["a trusted proxy as IPv6", { [LIST]: "192.0.2.1, ::ffff:10.0.0.1" }, "192.0.2.1"],
-  ["a trusted proxy in IPv6", { [LIST]: "192.0.2.1, fd00::7" }, "192.0.2.1"],
-  ["no address", { [LIST]: "6.6.6.6, garbage" }, "127.0.0.1"],
-  ["no address before a trusted proxy", { [LIST]: "6.6.6.6, garbage, 10.0.0.1" }, "10.0.0.1"],
-  ["nothing in it", { [LIST]: "" }, "127.0.0.1"],
-  ["a percent escape", { [LIST]: "6.6.6.6, 192.0.2.1%1b" }, "127.0.0.1"],
-  ["the interface of an address", { [LIST]: "fe80::1%eth0" }, "fe80::1"],
-  ["500 proxies", { [LIST]: `192.0.2.1${", 10.0.0.1".repeat(500)}` }, "10.0.0.1"],
-  [
-    "as many proxies as there may be",
-    { [LIST]: `192.0.2.1${", 10.0.0.1".repeat(31)}` },
-    "192.0.2.1",
-  ],
-  ["one proxy too many", { [LIST]: `192.0.2.1${", 10.0.0.1".repeat(32)}` }, "10.0.0.1"],
-  ["Forwarded alone", { Forwarded: "for=192.0.2.1" }, "127.0.0.1"],
-];
-
-const CLIENTS: readonly Case[] = [
-  ...FORWARDED.map(([what, headers = {}, client]) => ({
-    says: `behind a trusted proxy that sends ${what} the client is ${client}`,
-    on: "proxied" as const,
-    send: create(X, headers),
-    gets: 200,
-    stores: X,
-    client,
-  })),
-  {
-    says: "without trusted proxies X-Forwarded-For is ignored",
-    send: create(X, { [LIST]: "6.6.6.6" }),
-    gets: 200,
-    stores: X,
-    client: "127.0.0.1",
-    skip: { executable: "the address is seen in the process of the server" },
-  },
+const FORWARDED: readonly [what: string, list: string | readonly string[], client: string][] = [
+  ["nothing", "", "127.0.0.1"],
+  ["one address", "192.0.2.1", "192.0.2.1"],
+  ["an address that the client put in front", "6.6.6.6, 192.0.2.1", "192.0.2.1"],
+  ["further trusted proxies", "6.6.6.6, 192.0.2.1, 10.1.2.3,10.0.0.1", "192.0.2.1"],
+  ["a client before an untrusted proxy", "192.0.2.1, 11.0.0.1, 10.0.0.1", "11.0.0.1"],
+  ["trusted proxies alone", "10.1.2.3, 10.0.0.1", "10.1.2.3"],
+  ["several lines", ["6.6.6.6", "192.0.2.1", "10.0.0.1"], "192.0.2.1"],
+  ["a port", "192.0.2.1:4711", "192.0.2.1"],
+  ["IPv6 with a port", "[2001:DB8:0::1]:4711", "2001:db8::1"],
+  ["an IPv4 address as IPv6", "::FFFF:c000:0201", "192.0.2.1"],
+  ["a trusted proxy as IPv6", "192.0.2.1, ::ffff:10.0.0.1", "192.0.2.1"],
+  ["a trusted proxy in IPv6", "192.0.2.1, fd00::7", "192.0.2.1"],
+  ["no address before a trusted proxy", "6.6.6.6, garbage, 10.0.0.1", "10.0.0.1"],
+  ["a percent escape", "6.6.6.6, 192.0.2.1%1b", "127.0.0.1"],
+  ["the interface of an address", "fe80::1%eth0", "fe80::1"],
+  ["31 proxies", `192.0.2.1${", 10.0.0.1".repeat(31)}`, "192.0.2.1"],
+  ["one proxy too many", `192.0.2.1${", 10.0.0.1".repeat(32)}`, "10.0.0.1"],
 ];
 
 export const REQUESTS: readonly Case[] = [
   ...AUTH,
-  ...SECRETS,
+  ...SECRETS.map(([gets, send, skip = {}]) =>
+    bad(`the message of ${gets} does not repeat a token`, gets, send, {
+      closes: gets === 41701 || gets === 40001,
+      skip,
+    }),
+  ),
   ...MEDIA,
   ...ROUTING,
   ...ORDER,
-  {
-    says: "every fault of a plant is named at once",
-    send: create('{"id":"7","tag":7}'),
-    gets: 40005,
+  bad("every fault of a plant is named at once", 40005, create('{"id":"7","tag":7}'), {
     message: naming("id", "name", "tag"),
-  },
-  ...REQUEST_IDS,
-  ...CLIENTS,
+  }),
+  ...IDS.map(([what, id, isKept]) =>
+    good(
+      `a request id of ${what} is ${isKept ? "sent back" : "replaced"}`,
+      create(X, { "X-Request-Id": id }),
+      {
+        headers: { "x-request-id": isKept ? String(id) : OURS },
+      },
+    ),
+  ),
+  ...FORWARDED.map(([what, list, client]) =>
+    good(
+      `behind a trusted proxy that sends ${what} the client is ${client}`,
+      create(X, { "X-Forwarded-For": list }),
+      {
+        on: "proxied",
+        client,
+      },
+    ),
+  ),
+  good(
+    "without trusted proxies X-Forwarded-For is ignored",
+    create(X, { "X-Forwarded-For": "6.6.6.6" }),
+    {
+      client: "127.0.0.1",
+      skip: { executable: "the address is seen in the process of the server" },
+    },
+  ),
 ];
