@@ -8,7 +8,7 @@
  */
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
-import { LiveTokens } from "../core/live-tokens.ts";
+import { LiveTokens, startAge } from "../core/live-tokens.ts";
 import { parseTokenFile, readTokenFile, tokensPathOf } from "./token-file.ts";
 
 /** The token check that comes with the store. */
@@ -52,10 +52,10 @@ export class TokenRegistry extends LiveTokens {
   }
 
   async #read(mustSync = false): Promise<void> {
-    const begun = this.now(); // a dying disk may report a failed read only after a minute
+    const age = startAge(clock); // a dying disk may report a failed read only after a minute
     const bytes = await readTokenFile(this.#path, mustSync);
     const isSame = this.#bytes?.equals(bytes) === true;
-    this.accept(begun, isSame ? undefined : parseTokenFile(this.#path, bytes));
+    this.accept(age, isSame ? undefined : parseTokenFile(this.#path, bytes));
     this.#bytes = bytes;
   }
 }

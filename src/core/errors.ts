@@ -60,12 +60,6 @@ export type ErrorCode =
   | "unavailable" // the call gave up, and nothing was stored
   | "unexpected_answer"; // another program responded, or with an unknown `error` number
 
-interface ErrorOptions {
-  readonly cause?: unknown;
-  readonly number?: number | undefined;
-  readonly requestId?: string | undefined;
-}
-
 /** Every failure except a programmer's mistake, which is a `TypeError` or `RangeError`. */
 export class PlantStoreError extends Error {
   /** One of the codes in docs/api.md, docs/embedding.md and docs/client.md. */
@@ -75,7 +69,11 @@ export class PlantStoreError extends Error {
   /** The `X-Request-Id` of the response, in errors of `plant-store/client`. */
   readonly requestId: string | undefined;
 
-  constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { cause?: unknown; number?: number | undefined; requestId?: string | undefined } = {},
+  ) {
     super(message, options);
     this.name = "PlantStoreError";
     this.code = code;

@@ -7,7 +7,7 @@
  * frame. It knows nothing about plants, and uses nothing that a browser lacks.
  */
 import { PlantStoreError } from "./errors.ts";
-import { encodeJsonString } from "./text.ts";
+import { quote } from "./text.ts";
 
 /** Receives the name, and the literal of the value, of each member of the top-level object. */
 type MemberVisitor = (name: string, literal: string) => void;
@@ -22,28 +22,17 @@ export function scanJson(text: string, onMember: MemberVisitor): string {
 }
 
 const QUOTE = 0x22;
-const COMMA = 0x2c;
-const COLON = 0x3a;
-const OPEN_BRACKET = 0x5b;
 const BACKSLASH = 0x5c;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
-/** It has no width. */
-const BYTE_ORDER_MARK = 0xfeff;
-/** From the code of a bracket or brace to the one that closes it. */
-const CLOSING = 2;
-
 /** Values other than strings and containers (RFC 8259 sections 3 and 6). */
 const SCALAR = /true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
-/** What may follow a backslash. */
-const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y;
+const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
 
 class Scanner {
   readonly #text: string;
   readonly #onMember: MemberVisitor;
   #at = 0;
-  /** The bracket that ends each open container. The system gives room only to the pages that are written to. */
-  readonly #closers: Uint8Array;
+  /** For each open container whether it is an object. The system gives room only to pages that are written to. */
+  readonly #isObject: Uint8Array;
   #depth = 0;
   /** Name, and start of the value, of the top-level member that is being read. */
   #name = "";
@@ -51,7 +40,7 @@ class Scanner {
 
   constructor(text: string, onMember: MemberVisitor) {
     this.#text = text;
-    this.#closers = new Uint8Array(text.length);
+    this.#isObject = new Uint8Array(text.length);
     this.#onMember = onMember;
   }
 
@@ -68,78 +57,64 @@ class Scanner {
   }
 
   #isTopLevel(): boolean {
-    return this.#depth === 1 && this.#closers[0] === CLOSE_BRACE;
+    return this.#depth === 1 && this.#isObject[0] === 1;
   }
 
   /** Reads up to the first value in a container (true), or a scalar or an empty container (false). */
   #openContainer(): boolean {
-    const opener = this.#code();
-    if (opener !== OPEN_BRACE && opener !== OPEN_BRACKET) {
-      if (opener === QUOTE) this.#scanString();
+    const isObject = this.#take("{");
+    if (!isObject && !this.#take("[")) {
+      if (this.#text[this.#at] === '"') this.#scanString();
       else this.#takeMatch(SCALAR, "a value");
       return false;
     }
-    this.#at++;
-    this.#skipSpace();
-    if (this.#take(opener + CLOSING)) return false;
-    this.#closers[this.#depth++] = opener + CLOSING;
-    if (opener === OPEN_BRACE) this.#scanName();
+    if (this.#take(isObject ? "}" : "]")) return false;
+    this.#isObject[this.#depth++] = Number(isObject);
+    if (isObject) this.#scanName();
     return true;
   }
 
   /** After a value: reads the brackets that close here, and up to the next value if one follows. */
   #closeContainers(): void {
-    while (this.#depth > 0) {
-      const closer = this.#closers[this.#depth - 1] as number;
+    for (; this.#depth > 0; this.#depth--) {
+      const isObject = this.#isObject[this.#depth - 1] === 1;
       if (this.#isTopLevel()) {
         this.#onMember(this.#name, this.#text.slice(this.#valueStart, this.#at));
       }
-      this.#skipSpace();
-      if (this.#take(COMMA)) {
-        this.#skipSpace();
-        if (closer === CLOSE_BRACE) this.#scanName();
+      if (this.#take(",")) {
+        if (isObject) this.#scanName();
         return;
       }
-      if (!this.#take(closer)) this.#fail(`"," or "${String.fromCharCode(closer)}"`);
-      this.#depth--;
+      const closer = isObject ? "}" : "]";
+      if (!this.#take(closer)) this.#fail(`"," or "${closer}"`);
     }
   }
 
   /** Reads a member name, its colon, and up to the value. */
   #scanName(): void {
+    this.#skipSpace();
     const start = this.#at;
-    if (this.#code() !== QUOTE) this.#fail("a member name");
+    if (this.#text[start] !== '"') this.#fail("a member name");
     this.#scanString();
-    const end = this.#at;
+    const name = this.#isTopLevel() ? this.#text.slice(start, this.#at) : "";
+    if (!this.#take(":")) this.#fail('":"');
     this.#skipSpace();
-    if (!this.#take(COLON)) this.#fail('":"');
-    this.#skipSpace();
-    if (!this.#isTopLevel()) return;
-    const name = this.#text.slice(start, end);
+    if (name === "") return;
     this.#name = name.includes("\\") ? JSON.parse(name) : name.slice(1, -1);
     this.#valueStart = this.#at;
   }
 
   /** Reads a string from its opening quote. */
   #scanString(): void {
-    this.#at++;
-    for (;;) {
-      const code = this.#skipPlainText();
-      if (code < 0x20) this.#fail("a control character as an escape");
-      if (Number.isNaN(code)) this.#fail("the end of the string");
-      this.#at++;
-      if (code === QUOTE) return;
-      this.#takeMatch(ESCAPE, "an escape of RFC 8259");
+    for (let at = this.#at + 1; ; at++) {
+      const code = this.#text.charCodeAt(at);
+      if (code >= 0x20 && code !== QUOTE && code !== BACKSLASH) continue;
+      this.#at = at;
+      if (code === QUOTE) break;
+      this.#takeMatch(ESCAPE, "a character, an escape of RFC 8259, or the end of the string");
+      at = this.#at - 1;
     }
-  }
-
-  /** Returns the code unit after a run of characters that mean nothing in a string; NaN at the end. */
-  #skipPlainText(): number {
-    let at = this.#at;
-    let code = this.#text.charCodeAt(at);
-    while (code >= 0x20 && code !== QUOTE && code !== BACKSLASH) code = this.#text.charCodeAt(++at);
-    this.#at = at;
-    return code;
+    this.#at++;
   }
 
   #skipSpace(): void {
@@ -151,13 +126,10 @@ class Scanner {
     this.#at = at;
   }
 
-  /** The next code unit; NaN at the end of the text. */
-  #code(): number {
-    return this.#text.charCodeAt(this.#at);
-  }
-
-  #take(code: number): boolean {
-    if (this.#code() !== code) return false;
+  /** Skips white space, and the character if it is the next one. */
+  #take(character: string): boolean {
+    this.#skipSpace();
+    if (this.#text[this.#at] !== character) return false;
     this.#at++;
     return true;
   }
@@ -171,9 +143,7 @@ class Scanner {
   #fail(expected: string): never {
     const byte = new TextEncoder().encode(this.#text.slice(0, this.#at)).length + 1;
     const code = this.#text.codePointAt(this.#at);
-    let got = "the end of the text";
-    if (code === BYTE_ORDER_MARK) got = "U+FEFF, a byte order mark";
-    else if (code !== undefined) got = encodeJsonString(String.fromCodePoint(code));
+    const got = code === undefined ? "the end of the text" : quote(String.fromCodePoint(code));
     throw new PlantStoreError(
       "invalid_json",
       `invalid JSON at byte ${byte}: expected ${expected}, got ${got}`,
@@ -204,27 +174,18 @@ export function assertInt64(id: bigint): void {
  * value out of range, or any other text. No larger number is ever built, so 1e999999999 takes no time.
  */
 export function parseInt64(text: string): bigint | undefined {
-  const canonical = parseCanonicalInt64(text);
-  if (canonical !== undefined) return canonical;
   const parts = JSON_NUMBER.exec(text);
   if (parts === null) return undefined;
   const [, sign, integer = "", fraction = "", exponent = "0"] = parts;
 
   // The value is digits x 10^zeros, without zeros at either end of the digits.
   const padded = (integer + fraction).replace(/^0+/, "");
-  const digits = dropLastZeros(padded);
-  if (digits === "") return 0n;
-  const zeros = Number(exponent) - fraction.length + (padded.length - digits.length);
-  if (zeros < 0) return undefined; // a fraction is left
-  if (digits.length + zeros > 19) return undefined; // more than the longest int64
-  return parseCanonicalInt64(sign + digits + "0".repeat(zeros));
-}
-
-/** Not /0+$/, which takes quadratic time on a megabyte of inner zeros. */
-function dropLastZeros(digits: string): string {
-  let end = digits.length;
-  while (digits[end - 1] === "0") end--;
-  return digits.slice(0, end);
+  let end = padded.length;
+  while (padded[end - 1] === "0") end--; // /0+$/ takes quadratic time on a megabyte of inner zeros
+  if (end === 0) return 0n;
+  const zeros = Number(exponent) - fraction.length + (padded.length - end);
+  if (zeros < 0 || end + zeros > 19) return undefined; // a fraction is left, or too many digits
+  return parseCanonicalInt64(sign + padded.slice(0, end) + "0".repeat(zeros));
 }
 
 /** The int64 whose shortest spelling is this text, as in a path; `undefined` for any other text. */

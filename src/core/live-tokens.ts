@@ -15,10 +15,10 @@ const VERDICT_MS = 2000;
 /** How often servers poll their tokens. Each poll wakes an idle process about ten times. @internal */
 export const POLL_INTERVAL_MS = 500;
 
-/** One moment by both clocks, in milliseconds. @internal */
-export interface Moment {
-  readonly monotonicMs: number;
-  readonly wallMs: number;
+/** Begins to count the milliseconds from now on, by the clock that shows more. @internal */
+export function startAge(clock: Clock): () => number {
+  const [monotonicMs, wallMs] = [clock.monotonicMs(), clock.wallMs()];
+  return () => Math.max(clock.monotonicMs() - monotonicMs, clock.wallMs() - wallMs);
 }
 
 interface FollowOptions {
@@ -36,8 +36,8 @@ export abstract class LiveTokens implements TokenVerifier {
   #byHash = new Map<string, TokenRecord>();
   /** Those accepted since the tokens changed, by the token itself: to hash it takes a tenth of a request. */
   #accepted = new Map<string, TokenRecord>();
-  /** When the newest good poll began. */
-  #polledAt: Moment = { monotonicMs: -Infinity, wallMs: -Infinity };
+  /** How long ago the newest good poll began. */
+  #age = () => Number.POSITIVE_INFINITY;
   /** The last poll, which may not have begun: they run one after the other. */
   #polling: Promise<void> = Promise.resolve();
   /** The last poll, if it has not begun. */
@@ -52,12 +52,6 @@ export abstract class LiveTokens implements TokenVerifier {
 
   /** Polls once, and calls `accept` if that succeeds. Never rejects. @internal */
   protected abstract poll(): Promise<void>;
-
-  /** @internal */
-  protected now(): Moment {
-    const { clock } = this.#options;
-    return { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
-  }
 
   /** Polls at every interval, until `close`. Keeps no process alive. @internal */
   protected follow(): void {
@@ -81,27 +75,26 @@ export abstract class LiveTokens implements TokenVerifier {
   /**
    * Takes the result of a good poll.
    *
-   * @param begun when it began: what it found may be as old.
+   * @param age since it began: what it found may be as old.
    * @param records the tokens, if they may have changed.
    * @internal
    */
-  protected accept(begun: Moment, records?: readonly TokenRecord[]): void {
+  protected accept(age: () => number, records?: readonly TokenRecord[]): void {
     if (records !== undefined) {
       this.#byHash = new Map(records.map((record) => [record.hash, record]));
       this.#accepted = new Map();
     }
-    this.#polledAt = begun;
+    this.#age = age;
   }
 
-  /** Milliseconds since the newest good poll began, by the clock that shows more: it may be set back. @internal */
+  /** Milliseconds since the newest good poll began. @internal */
   protected get ageMs(): number {
-    const { monotonicMs, wallMs } = this.now();
-    return Math.max(monotonicMs - this.#polledAt.monotonicMs, wallMs - this.#polledAt.wallMs);
+    return this.#age();
   }
 
   /** Whether the newest good poll is young enough for verdicts. */
   get isReadable(): boolean {
-    return this.ageMs < VERDICT_MS;
+    return this.#age() < VERDICT_MS;
   }
 
   /**
@@ -129,9 +122,10 @@ export abstract class LiveTokens implements TokenVerifier {
       new Promise<void>((resolve) => clock.setTimeout(resolve, ms).unref());
     const endsAt = clock.monotonicMs() + waitMs;
     await Promise.race([this.refresh(), sleep(VERDICT_MS)]);
-    const isOver = () => this.isReadable || this.#isClosed || clock.monotonicMs() >= endsAt;
-    while (!isOver()) await sleep(POLL_INTERVAL_MS); // each interval polls
-    if (!this.isReadable) throw this.#unreadable();
+    while (!this.isReadable) {
+      if (this.#isClosed || clock.monotonicMs() >= endsAt) throw this.#unreadable();
+      await sleep(POLL_INTERVAL_MS); // each interval polls
+    }
   }
 
   #unreadable(): PlantStoreError {

@@ -72,15 +72,12 @@ const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
 /** @throws RangeError unless a browser could send each of them. */
 export function checkOrigins(origins: readonly string[]): ReadonlySet<string> {
   for (const origin of origins) {
-    if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
+    // A browser leaves a default port out, and writes the host in lower case.
+    const isWeb = /^https?:/.test(origin);
+    const isExact = !isWeb || (URL.canParse(origin) && new URL(origin).origin === origin);
+    if (origin === ANY_ORIGIN || (ORIGIN.test(origin) && isExact)) continue;
     const expected = "an origin such as https://app.example, or *";
     throw new RangeError(`corsOrigins: expected ${expected}, got "${origin}"`);
   }
   return new Set(origins);
-}
-
-function isOrigin(text: string): boolean {
-  if (!ORIGIN.test(text)) return false;
-  // A browser leaves a default port out, and writes the host in lower case.
-  return !/^https?:/.test(text) || (URL.canParse(text) && new URL(text).origin === text);
 }

@@ -14,7 +14,6 @@ export function encodeJsonString(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
-const PRINTABLE = /^[ -~]*$/;
 /** C0 and C1 controls, line separators, direction marks, the BOM, lone surrogates. */
 const UNSHOWN = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
 
@@ -23,7 +22,6 @@ const UNSHOWN = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
  * surrogates as escapes. A JSON literal keeps its value.
  */
 export function escapeControls(text: string): string {
-  if (PRINTABLE.test(text)) return text;
   return text.replace(UNSHOWN, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 

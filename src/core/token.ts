@@ -42,50 +42,33 @@ export function isLive({ revokedAt, expiresAt }: TokenRecord, now: number): bool
 }
 
 /** A record as one line of JSON, without its line feed. */
-export function encodeTokenRecord(record: TokenRecord): string {
+export function encodeTokenRecord(record: Partial<TokenRecord>): string {
   const { name, hash, scopes, createdAt, expiresAt, revokedAt } = record;
   const date = (time: number | undefined) => (time === undefined ? undefined : new Date(time));
   const times = { createdAt: date(createdAt), expiresAt: date(expiresAt) };
   return JSON.stringify({ name, hash, scopes, ...times, revokedAt: date(revokedAt) });
 }
 
-const HASH = /^[0-9a-f]{64}$/;
-const RECORD_MEMBERS = ["name", "hash", "scopes", "createdAt", "expiresAt", "revokedAt"];
-
-/** The record in a line of JSON. @throws PlantStoreError `corruption`; its message does not show the line. */
+/**
+ * The record in a line, which may have more white space.
+ *
+ * @throws PlantStoreError `corruption`; its message does not show the line.
+ */
 export function decodeTokenRecord(line: string): TokenRecord {
-  const members = parseMembers(line);
-  const { name, hash, scopes, createdAt, expiresAt, revokedAt } = members;
-  if (!Object.keys(members).every((member) => RECORD_MEMBERS.includes(member))) {
-    throw damage("members", `only ${RECORD_MEMBERS.join(", ")}`);
-  }
-  if (typeof name !== "string" || !isTokenName(name)) throw damage("name", TOKEN_NAME);
-  if (typeof hash !== "string" || !HASH.test(hash)) throw damage("hash", "64 hexadecimal digits");
-  if (!isScopes(scopes)) throw damage("scopes", SCOPE_ARRAY);
-  return {
-    name,
-    hash,
-    scopes,
-    createdAt: parseTime("createdAt", createdAt),
-    ...(expiresAt !== undefined && { expiresAt: parseTime("expiresAt", expiresAt) }),
-    ...(revokedAt !== undefined && { revokedAt: parseTime("revokedAt", revokedAt) }),
-  };
-}
-
-function parseMembers(line: string): Readonly<Record<string, unknown>> {
-  let value: unknown;
+  let [text, record]: [string, Partial<TokenRecord>] = ["", {}];
   try {
-    value = JSON.parse(line);
+    const parse = (member: string, value: string) =>
+      member.endsWith("At") ? Date.parse(value) : value;
+    record = Object(JSON.parse(line, parse));
+    text = JSON.stringify(JSON.parse(line));
   } catch {} // the reason would show the line
-  if (typeof value !== "object" || value === null) throw damage("record", "a JSON object");
-  return value as Readonly<Record<string, unknown>>;
-}
-
-function parseTime(member: string, value: unknown): number {
-  const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
-  // `Date.parse` reads other texts, too, some of them as another time.
-  if (!Number.isNaN(time) && new Date(time).toISOString() === value) return time;
-  throw damage(member, `a time such as ${new Date(0).toISOString()}`);
+  const { name, hash, scopes, createdAt, expiresAt = 0, revokedAt = 0 } = record;
+  if (typeof name !== "string" || !isTokenName(name)) throw damage("name", TOKEN_NAME);
+  if (!/^[0-9a-f]{64}$/.test(`${hash}`)) throw damage("hash", "64 hexadecimal digits");
+  if (!isScopes(scopes)) throw damage("scopes", SCOPE_ARRAY);
+  const areTimes = [createdAt, expiresAt, revokedAt].every(Number.isFinite);
+  if (areTimes && text === encodeTokenRecord(record)) return record as TokenRecord;
+  throw damage("record", "name, hash, scopes, createdAt, and perhaps expiresAt and revokedAt");
 }
 
 function damage(what: string, expected: string): PlantStoreError {

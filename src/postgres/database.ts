@@ -9,7 +9,7 @@
  */
 import { clock, sleep } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
-import type { Moment } from "../core/live-tokens.ts";
+import { startAge } from "../core/live-tokens.ts";
 import type { DatabaseStatus } from "../core/services.ts";
 import { type Connection, DatabaseError, type Rows } from "./connection.ts";
 import { type HostOptions, Hosts } from "./hosts.ts";
@@ -25,7 +25,7 @@ interface DatabaseOptions extends HostOptions {
 /** What a probe has found. */
 interface Probe {
   /** Before it was sent. */
-  readonly begun: Moment;
+  readonly age: () => number;
   /** Another text if the tokens may have changed. */
   readonly version: string;
   /** The tokens, if they may have changed. */
@@ -118,7 +118,7 @@ export class Database {
   }
 
   async #probe(connection: Connection, known: string): Promise<Probe> {
-    const begun = { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
+    const [age, begun] = [startAge(clock), clock.monotonicMs()];
     const { host, pid } = connection;
     const server = { host, timeline: 0, startedAt: "" };
     this.hosts.lastError = new DatabaseError(NO_COMMITS); // until it has
@@ -133,12 +133,12 @@ export class Database {
     this.#isSynchronous = isSynchronous;
     const [estimate, changes] = rows[0]?.slice(-2) ?? [];
     this.plants = Number(estimate) >= 0 ? Number(estimate) : undefined;
-    for (const each of this.#lateSince(begun.monotonicMs)) each.close();
+    for (const each of this.#lateSince(begun)) each.close();
     this.#noteCommit();
     if (++this.#committedProbes % PROBES_PER_SEARCH === 0) void this.hosts.askOthers();
     const version = `${pid} ${changes}`; // another server may have other tokens
     const tokens = version === known ? undefined : await connection.query(LIST_TOKENS);
-    return { begun, version, tokens };
+    return { age, version, tokens };
   }
 
   /** The connections with a statement that is past its deadline, and was sent before a moment. */

@@ -56,8 +56,8 @@ export class PostgresTokens extends LiveTokens {
   }
 
   async #poll(): Promise<void> {
-    const { begun, version, tokens } = await this.#database.probe(this.#version);
-    this.accept(begun, tokens && decodeTokens(tokens));
+    const { age, version, tokens } = await this.#database.probe(this.#version);
+    this.accept(age, tokens && decodeTokens(tokens));
     this.#version = version;
   }
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { describe, test } from "node:test";
 import { turn } from "../../src/clock.ts";
-import { LiveTokens, type Moment } from "../../src/core/live-tokens.ts";
+import { LiveTokens, startAge } from "../../src/core/live-tokens.ts";
 import type { Clock, VerifiedToken } from "../../src/core/services.ts";
 import { hashToken, type TokenRecord } from "../../src/core/token.ts";
 
@@ -19,8 +19,9 @@ function record(token: string): TokenRecord {
 /** Two clocks and their timers, which move when the test says so; polls end when it says so. */
 class HeldTokens extends LiveTokens {
   readonly time: { monotonicMs: number; wallMs: number };
-  readonly polls: { readonly begun: Moment; readonly end: () => void }[] = [];
+  readonly polls: { readonly age: () => number; readonly end: () => void }[] = [];
   readonly timers: Timers;
+  readonly startAge: () => () => number;
 
   constructor(waitMs?: number) {
     const timers = new Timers();
@@ -38,16 +39,17 @@ class HeldTokens extends LiveTokens {
     super({ clock, waitMs, reason: "a test holds it up" });
     this.time = time;
     this.timers = timers;
+    this.startAge = () => startAge(clock);
     this.follow();
-    this.accept(this.now(), [record(TOKEN)]);
+    this.take(record(TOKEN));
   }
 
   protected override poll(): Promise<void> {
-    return new Promise((end) => this.polls.push({ begun: this.now(), end }));
+    return new Promise((end) => this.polls.push({ age: this.startAge(), end }));
   }
 
   take(found: TokenRecord): void {
-    this.accept(this.now(), [found]);
+    this.accept(this.startAge(), [found]);
   }
 
   async pass(ms: number): Promise<void> {
@@ -62,7 +64,7 @@ class HeldTokens extends LiveTokens {
     await turn();
     const poll = this.polls.at(-1);
     assert.ok(poll !== undefined);
-    if (found !== undefined) this.accept(poll.begun, [record(found)]);
+    if (found !== undefined) this.accept(poll.age, [record(found)]);
     poll.end();
     await turn();
   }

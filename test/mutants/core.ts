@@ -11,11 +11,11 @@ an id of 16 digits is rounded: contract/contract
 - if (text.length <= 15) return
 + if (text.length <= 17) return
 a fraction is an id: core/json
-- if (zeros < 0) return undefined;
-+ if (zeros < 0) return parseCanonicalInt64(sign + digits);
+- if (zeros < 0 || end + zeros
++ if (zeros < 0) return parseCanonicalInt64(sign + padded.slice(0, end)); if (end + zeros
 a control character is accepted in a string: core/json
-- while (code >= 0x20 && code !== QUOTE
-+ while (code >= 0x01 && code !== QUOTE
+- if (code >= 0x20 && code !== QUOTE
++ if (code >= 0x01 && code !== QUOTE
 core/plant.ts
 a body that is not UTF-8 is accepted: contract/contract
 - new TextDecoder("utf-8", { fatal: true,
@@ -60,8 +60,8 @@ a backslash in a name is written as it is: core/text
 - const PLAIN = /^[ !#-[\\]-
 + const PLAIN = /^[ !#-
 a control character reaches the terminal: core/text
-- if (PRINTABLE.test(text)) return text;
-+ if (text.length >= 0) return text;
+- const UNSHOWN = /[\\p{Cc}\\p{Cs}
++ const UNSHOWN = /[\\p{Cs}
 a token is shown in a log: core/text
 -   return text.replace(/pst_[\\w-]+/g, "pst_...");
 +   return text;
@@ -71,8 +71,8 @@ an error number changes: contract/contract
 +   unknown_plant: 40403,
 core/token.ts
 a member of a token that is not known is ignored: auth/token-file
-- if (!Object.keys(members).every((member) => RECORD_MEMBERS.includes(member))) {
-+ if (members === undefined) {
+- if (areTimes && text === encodeTokenRecord(record)) return
++ if (areTimes) return
 a token is good at the moment when it expires: core/token
 - now < expiresAt);
 + now <= expiresAt);
@@ -95,8 +95,8 @@ an import adds one hash twice: core/token
 -     hashes.add(record.hash);
 core/live-tokens.ts
 a verdict is as old as the younger clock says: core/live-tokens
-- return Math.max(monotonicMs
-+ return Math.min(monotonicMs
+- return () => Math.max(
++ return () => Math.min(
 a wrong token waits for a poll: core/live-tokens
 - if (!isGood || this.#isClosed) throw
 + if (this.#isClosed) throw
@@ -129,11 +129,11 @@ a server may serve tokens that are not on disk: auth/token-registry
 - await registry.#read(true);
 + await registry.#read();
 what a read of the tokens found is as old as its end: auth/token-registry
-- this.accept(begun, isSame
-+ this.accept(this.now(), isSame
+- this.accept(age, isSame
++ this.accept(startAge(clock), isSame
 a token file that cannot be read leaves its tokens good: auth/token-registry
 -       const { message } = error as Error;
-+       const { message } = error as Error; this.accept(this.now());
++       const { message } = error as Error; this.accept(startAge(clock));
 log/disk.ts
 a symbolic link is followed to a log: log/disk
 - APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW |

@@ -39,7 +39,7 @@ a commit is proven by no standby: postgres/hosts.installed
 - if (Number(count) >= countNeeded(names ?? "")) break;
 + if (Number(count) >= 0) break;
 a connection that a firewall has forgotten is kept: postgres/faults.installed
-- for (const each of this.#lateSince(begun.monotonicMs)) each.close();
+- for (const each of this.#lateSince(begun)) each.close();
 + for (const each of this.#lateSince(0)) each.close();
 postgres/schema.ts
 a table that is not logged is accepted: postgres/unfit.installed

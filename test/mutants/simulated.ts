@@ -126,6 +126,6 @@ the token file is read once: crash
 + this.#bytes !== undefined;
 core/live-tokens.ts
 a verdict has no age: crash
--     return this.ageMs < VERDICT_MS;
-+     return this.ageMs >= 0;
+-     return this.#age() < VERDICT_MS;
++     return this.#age() >= 0;
 `;
