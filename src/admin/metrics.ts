@@ -28,22 +28,24 @@ function readStatus(status: Status): Metrics {
     .flatMap(({ name, expiresAt }) => (expiresAt === undefined ? [] : [{ name, expiresAt }]))
     .sort((a, b) => a.expiresAt - b.expiresAt);
   return {
-    "plant_store_build_info gauge Always 1.": [[{ version, node: process.version }, 1]],
+    "plant_store_build_info gauge Always 1; its labels are versions.": [
+      [{ version, node: process.version }, 1],
+    ],
     "plant_store_state gauge 1 for the current state, 0 for the others.": STATES.map((name) => [
       { state: name },
       Number(name === state),
     ]),
-    "plant_store_plants gauge Plants stored.": store.plants,
+    "plant_store_plants gauge Plants stored, estimated over a database.": store.plants,
     "plant_store_log_bytes gauge Durable bytes of the log.": store.logBytes,
     "plant_store_queue_bytes gauge Bytes of records that wait for the disk.": store.queueBytes,
-    "plant_store_disk_free_bytes gauge Free room on the disk.": disk?.freeBytes,
-    "plant_store_disk_size_bytes gauge The size of the disk.": disk?.totalBytes,
-    "plant_store_database_synchronous gauge 1 if commits wait for a standby.":
+    "plant_store_disk_free_bytes gauge Free space on the disk, read every 10 s.": disk?.freeBytes,
+    "plant_store_disk_size_bytes gauge Size of the disk.": disk?.totalBytes,
+    "plant_store_database_synchronous gauge 1 if commits of the database wait for a standby.":
       database && Number(database.isSynchronous ?? false),
-    "plant_store_database_lease_age_seconds gauge Since the last proof that it is the primary.":
+    "plant_store_database_lease_age_seconds gauge Since the last proof that the database is the primary.":
       database && database.leaseAgeMs / 1000,
     "plant_store_tokens gauge Live tokens.": tokens.length,
-    "plant_store_token_soonest_expiry_timestamp_seconds gauge When the first live token expires.":
+    "plant_store_token_soonest_expiry_timestamp_seconds gauge The next expiry, since 1970.":
       soonest && [[{ token: soonest.name }, soonest.expiresAt / 1000]],
   };
 }
@@ -54,15 +56,16 @@ function readRecorder(recorder: Recorder): Metrics {
     return [{ operation, status, error }, count];
   });
   return {
-    "plant_store_http_requests_total counter Requests; status 0: they broke off.": outcomes,
-    "plant_store_http_request_duration_seconds histogram Without streams.": samplesOf(
-      recorder.requestSeconds,
-    ),
-    "plant_store_sync_duration_seconds histogram Of a write that syncs a batch.": samplesOf(
+    "plant_store_http_requests_total counter Responses; status 0: the request broke off.": outcomes,
+    "plant_store_http_request_duration_seconds histogram From the headers to the response, without streams.":
+      samplesOf(recorder.requestSeconds),
+    "plant_store_sync_duration_seconds histogram Writing and syncing a batch.": samplesOf(
       recorder.syncSeconds,
     ),
-    "plant_store_batch_records histogram Plants in a batch.": samplesOf(recorder.batchRecords),
-    "plant_store_warnings_total counter Events `warning` logged.": recorder.warningCount,
+    "plant_store_batch_records histogram Plants in one sync or statement.": samplesOf(
+      recorder.batchRecords,
+    ),
+    "plant_store_warnings_total counter Events `warning` of the log.": recorder.warningCount,
   };
 }
 
@@ -70,9 +73,9 @@ function readProcess(): Metrics {
   const { user, system } = process.cpuUsage();
   return {
     "process_cpu_seconds_total counter Processor time.": (user + system) / 1e6,
-    "process_resident_memory_bytes gauge Memory.": process.memoryUsage.rss(),
-    "process_start_time_seconds gauge When it started, since 1970.": performance.timeOrigin / 1000,
-    "process_open_fds gauge Open descriptors.": countOpenFiles(),
+    "process_resident_memory_bytes gauge Memory in use.": process.memoryUsage.rss(),
+    "process_start_time_seconds gauge Start, since 1970.": performance.timeOrigin / 1000,
+    "process_open_fds gauge Open files and connections.": countOpenFiles(),
   };
 }
 

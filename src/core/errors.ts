@@ -11,33 +11,33 @@
  * ends in 00, so a client can tell them from the bodies of proxies.
  */
 export const ERRORS = {
-  bad_request: 40001, // the bytes on the connection are not an HTTP request that can be trusted
-  invalid_utf8: 40002,
-  invalid_json: 40003, // by RFC 8259
-  duplicate_member: 40004, // the body has `id`, `name` or `tag` more than once
-  invalid_plant: 40005, // the body is JSON but no NewPlant
+  bad_request: 40001, // the request is not valid HTTP, or reads with a body
+  invalid_utf8: 40002, // the body is not UTF-8
+  invalid_json: 40003, // the body is not JSON (RFC 8259); the message names the byte
+  duplicate_member: 40004, // `id`, `name` or `tag` is there more than once
+  invalid_plant: 40005, // the body is JSON, but no plant; the message names every fault
   conflict: 40006, // the id belongs to a plant with another name or tag
-  invalid_query: 40007,
-  unknown_cursor: 40008, // no plant has the id after which the list begins
-  missing_token: 40101,
-  invalid_token: 40102, // unknown, expired or revoked; the client cannot tell which
-  insufficient_scope: 40301,
-  not_found: 40401,
-  unknown_plant: 40402, // the path names a plant, and no plant has its id
-  method_not_allowed: 40501,
-  request_timeout: 40801,
-  body_too_large: 41301,
-  unsupported_media_type: 41501,
-  unsupported_encoding: 41502,
-  expectation_failed: 41701,
-  header_too_large: 43101,
-  internal: 50001, // a defect of this program, or of the program that embeds it
-  overloaded: 50301, // requests or records hold too much memory; nothing was stored
-  write_failed: 50302, // the disk refused the write, or a repeat cannot be read: the outcome is unknown
-  store_failed: 50303, // the store stopped after a failed sync, or because its log was changed
-  closed: 50304,
-  tokens_unreadable: 50306, // the token check cannot read which tokens are revoked, so it accepts none
-  read_failed: 50307, // plants cannot be read now; the store continues
+  invalid_query: 40007, // `limit` or `after` of a list is wrong, or there is another parameter
+  unknown_cursor: 40008, // no plant has the id given as `after`
+  missing_token: 40101, // there is no bearer token
+  invalid_token: 40102, // the token is unknown, expired or revoked
+  insufficient_scope: 40301, // the token lacks the scope that `WWW-Authenticate` names
+  not_found: 40401, // there is nothing at this path
+  unknown_plant: 40402, // no plant has this id
+  method_not_allowed: 40501, // the path does not have this method; `Allow` lists its methods
+  request_timeout: 40801, // the headers or the body arrived too slowly
+  body_too_large: 41301, // the body is longer than 1 MiB, or has too many small chunks
+  unsupported_media_type: 41501, // `Content-Type` is not `application/json` in UTF-8
+  unsupported_encoding: 41502, // `Content-Encoding` is not `identity`
+  expectation_failed: 41701, // `Expect` is not `100-continue`
+  header_too_large: 43101, // the headers are longer than 16 KiB, or more than 100
+  internal: 50001, // a defect of the server, or of the program around it; its log has the reason
+  overloaded: 50301, // too much is in flight, of this token or in all; nothing was stored
+  write_failed: 50302, // the disk or the database did not confirm the plant; the outcome is unknown
+  store_failed: 50303, // the store has failed, or its log was changed; the outcome is unknown
+  closed: 50304, // the server is stopping
+  tokens_unreadable: 50306, // the server cannot read its tokens; nothing was stored
+  read_failed: 50307, // a plant or a page cannot be read now
 } as const;
 
 /** Failures of a request, each with an HTTP status and an `error` number. */

@@ -3,7 +3,6 @@ import { type TestContext, test } from "node:test";
 import { batches, requests } from "../../src/core/channels.ts";
 import { ERRORS, statusOf } from "../../src/core/errors.ts";
 import { type Admin, samplesOf, startAdmin } from "../support/admin.ts";
-import { rowsOf, wordsIn } from "../support/docs.ts";
 
 const REQUEST = { status: 200, durationMs: 2, operation: "createPlant", cut: false } as const;
 
@@ -78,23 +77,4 @@ test("the counters of successes, aborts and server errors are 0 before the first
     expected.push(`{operation="none",status="401",error="${error}"} 0`);
   }
   assert.deepEqual(shown.sort(), expected.sort());
-});
-
-test("the documentation names the twenty metrics with their types and labels", async (t) => {
-  const { text } = await (await startBusy(t)).get("/metrics");
-  const metrics = text.matchAll(/^# TYPE (\S+) (\S+)\n([^{ ]+)(?:\{(.*)\})? /gm);
-  const shown = Array.from(metrics, ([, name = "", type = "", , labels = ""]) => {
-    const names = Array.from(labels.matchAll(/([a-z]+)="/g), ([, label]) => label);
-    return `${name} ${type} ${names.filter((label) => label !== "le").join()}`;
-  });
-  const documented = ["metric", "process metric"].flatMap((column) =>
-    rowsOf("docs/operating.md", column).flatMap((row) =>
-      wordsIn(row[column]).map((word) => {
-        const [, name, labels = ""] = /^([a-z_]+)(?:\{([a-z,]+)\})?$/.exec(word) ?? [];
-        return `${column === "metric" ? "plant_store_" : ""}${name} ${row.type} ${labels}`;
-      }),
-    ),
-  );
-  assert.equal(shown.length, 20);
-  assert.deepEqual(shown.sort(), documented.sort());
 });
