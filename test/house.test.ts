@@ -16,7 +16,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
   memory: [],
   log: ["core", "memory", "clock"],
-  store: ["core", "log", "clock"],
+  store: ["core", "log", "clock", "memory"],
   clock: ["core/services.ts"],
   auth: ["core", "log", "clock"],
   postgres: ["core", "clock", "memory"],

@@ -26,14 +26,10 @@ export class IdIndex {
   readonly #tables: Int32Array[] = Array.from({ length: TABLES }, () => NO_SLOTS);
   /** How many ids each table has. */
   readonly #counts = new Int32Array(TABLES);
-  // An id is split into halves through memory: 64-bit arithmetic costs ten times as much.
-  readonly #id = new BigInt64Array(1);
-  readonly #halves = new Int32Array(this.#id.buffer);
 
   /** The byte offset of the record with this id. */
   get(id: bigint): number | undefined {
-    this.#id[0] = id;
-    const [low, high] = [this.#halves[0] as number, this.#halves[1] as number];
+    const [low, high] = wordsOf(id);
     const hash = this.#hash(low, high);
     const table = this.#tables[hash >>> (32 - TABLE_BITS)] as Int32Array;
     const offset = offsetAt(table, findSlot(table, hash, low, high));
@@ -42,8 +38,7 @@ export class IdIndex {
 
   /** Adds an id. If it is there already, its offset stays and is returned. */
   add(id: bigint, offset: number): number | undefined {
-    this.#id[0] = id;
-    return this.addWords(this.#halves[0] as number, this.#halves[1] as number, offset);
+    return this.addWords(...wordsOf(id), offset);
   }
 
   /** Like `add`, with the id as two signed words. */
@@ -153,6 +148,11 @@ export class IdLoader {
     }
     this.#taken[table] = 0;
   }
+}
+
+/** An int64 as two signed words. */
+function wordsOf(id: bigint): [low: number, high: number] {
+  return [Number(BigInt.asIntN(32, id)), Number(id >> 32n)];
 }
 
 function mix(word: number): number {

@@ -24,8 +24,8 @@ import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../c
 import { writeCheckpoint } from "../log/checkpoint.ts";
 import { lineError, linesOf, readBlocks, readLine } from "../log/lines.ts";
 import { LogWriter } from "../log/writer.ts";
+import { NewestLines } from "./newest-lines.ts";
 import { type OpenLog, openLog } from "./open.ts";
-import { RecentBatches } from "./recent-batches.ts";
 import { eachLine, isPlantLine, type OnProgress } from "./scan.ts";
 
 export interface PlantStoreOptions {
@@ -53,7 +53,7 @@ export class PlantStore implements PlantService {
   readonly failed: Promise<PlantStoreError>;
   readonly #log: OpenLog;
   readonly #writer: LogWriter;
-  readonly #recent = new RecentBatches();
+  readonly #newest = new NewestLines();
   /** Creates in flight, by their ids: what each resolves with. */
   readonly #storing = new Map<bigint, Promise<NewPlant>>();
   /** Node's pool has four threads: two are left for appends and for polls of the tokens while a disk hangs. */
@@ -69,7 +69,7 @@ export class PlantStore implements PlantService {
   private constructor(log: OpenLog, queueBytesMax: number | undefined) {
     this.#log = log;
     this.#writer = new LogWriter(log.file, log.end, queueBytesMax);
-    this.#writer.onDurable = (bytes, start) => this.#recent.add(bytes, start);
+    this.#writer.onDurable = (bytes, start) => this.#newest.add(bytes, start);
     this.failed = this.#writer.failed;
     this.#checkpointBytes = log.checkpoint?.bytes;
     this.#checking.unref();
@@ -96,12 +96,8 @@ export class PlantStore implements PlantService {
   /** For the operator. */
   status(): StoreStatus & { readonly plants: number; readonly logBytes: number } {
     const { end, queuedBytes, msSinceRefusal } = this.#writer;
-    return {
-      plants: this.#log.index.size,
-      logBytes: end.bytes,
-      queueBytes: queuedBytes,
-      msSinceRefusal,
-    };
+    const plants = this.#log.index.size;
+    return { plants, logBytes: end.bytes, queueBytes: queuedBytes, msSinceRefusal };
   }
 
   async create(given: NewPlant): Promise<CreateOutcome> {
@@ -151,8 +147,8 @@ export class PlantStore implements PlantService {
   }
 
   async #readLine(id: bigint, offset: number, code: ReadError): Promise<Buffer> {
-    const recent = this.#recent.lineAt(offset);
-    if (recent !== undefined) return recent;
+    const newest = this.#newest.lineAt(offset);
+    if (newest !== undefined) return newest;
     const { file } = this.#log;
     try {
       const line = await this.#read(() => readLine(file, offset, this.#writer.end.bytes));

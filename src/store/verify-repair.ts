@@ -107,15 +107,8 @@ async function rewrite(file: LogFile, lock: HeldLock, onLeftOut?: OnLeftOut) {
   return { isChanged: true, plants: index.size, leftOut };
 }
 
-/** What a repair makes of a block of a log: the lines of the new log, and what it leaves out. */
-interface Salvage {
-  readonly kept: Buffer;
-  readonly rest: Buffer;
-  readonly lines: readonly LeftOutLine[];
-}
-
-/** Reads a log past every bad line. The ids of what is kept come into the index. */
-async function* salvage(file: LogFile, index: IdIndex): AsyncGenerator<Salvage> {
+/** Reads a log past every bad line: what is kept, whose ids come into the index, and what is left out. */
+async function* salvage(file: LogFile, index: IdIndex) {
   let line = 0;
   let isWithin = false; // a line that comes in pieces
   for await (const block of readBlocks(withLineFeed(file), 0, file.end + 1)) {

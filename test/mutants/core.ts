@@ -221,13 +221,12 @@ a log is closed while a list is read: store/plant-store
 -     this.#reading.add(reading);
 no checkpoint is written at open: store/open
 -     await store.#checkpoint(); // a disk that loses synced bytes is found out at the next start
-store/recent-batches.ts
-memory keeps every batch: store/recent-batches
--     while (this.#bytes > BYTES_MAX ||
-+     while (
-a line from memory may be another one: store/recent-batches
-- subarray(offset - batch.start)
-+ subarray(0)
+store/newest-lines.ts
+memory keeps every line: store/newest-lines
+- .delete(number - this.#piecesMax)
+a line from memory may be another one: store/newest-lines
+- piece.subarray(at, end)
++ piece.subarray(0, end)
 store/id-index.ts
 an offset of more than 32 bits is cut: store/id-index
 - table[at + 3] = Math.floor((offset + 1) / WORD);
