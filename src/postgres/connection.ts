@@ -11,7 +11,7 @@ import net from "node:net";
 import tls from "node:tls";
 import { clock } from "../clock.ts";
 import { escapeControls } from "../core/text.ts";
-import { type DatabaseHost, type DatabaseUrl, formatHost, isSocketFolder } from "./url.ts";
+import { type DatabaseHost, type DatabaseUrl, formatHost } from "./url.ts";
 
 /** The package `pg`, version 8.23 or later; not its binding to libpq (`pg.native`). */
 export interface PgModule {
@@ -39,7 +39,7 @@ export class DatabaseError extends Error {
 
   /** Whether a row is at fault, so that the other rows of its statement may be sent without it. */
   get isOfRow(): boolean {
-    return this.isLock || /^2[123]/.test(this.sqlstate ?? "");
+    return /^(2[123]|55P03)/.test(this.sqlstate ?? "");
   }
 
   /** Whether the disk is full, or the statement does not fit the database: sent again it would fail again. */
@@ -85,7 +85,7 @@ export class Connection {
   constructor(pg: PgModule, url: DatabaseUrl, host: DatabaseHost) {
     this.host = host;
     const { user, database, password, sslmode, ca } = url;
-    const isPlain = sslmode === "disable" || isSocketFolder(host.host);
+    const isPlain = sslmode === "disable" || host.host.startsWith("/");
     const checkServerIdentity = sslmode === "verify-ca" ? () => undefined : tls.checkServerIdentity;
     const client = new pg.Client({
       ...host,
@@ -153,6 +153,15 @@ export class Connection {
     this.isOpen = false;
     this.#socket.destroy(reason);
   }
+}
+
+/** The outcome of work, or an error at the deadline; the work itself goes on. */
+export function withTimeout<T>(limitMs: number, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new DatabaseError(`The database did not respond in ${limitMs} ms`));
+    const timer = clock.setTimeout(late, limitMs);
+    work.then(resolve, reject).finally(() => clock.clearTimeout(timer));
+  });
 }
 
 function toDatabaseError(what: string, cause: unknown): DatabaseError {

@@ -12,11 +12,11 @@ import { clock, sleep } from "../clock.ts";
 import { batches } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { conflict, type NewPlant } from "../core/plant.ts";
-import type { CreateOutcome, Timer } from "../core/services.ts";
-import { type Connection, DatabaseError } from "./connection.ts";
+import type { CreateOutcome } from "../core/services.ts";
+import { type Connection, DatabaseError, type Rows, withTimeout } from "./connection.ts";
 import type { Database } from "./database.ts";
+import { SerialConnection } from "./hosts.ts";
 import { CREATE, createValues, isPlantOfRow } from "./schema.ts";
-import { SerialConnection } from "./serial-connection.ts";
 
 const BATCH_PLANTS_MAX = 1000;
 const BATCH_BYTES_MAX = 1024 * 1024;
@@ -33,29 +33,31 @@ const CONNECT_PAUSE_MS = 50;
 /** About what a waiting plant takes in memory beside its strings. */
 const ENTRY_BYTES = 512;
 
-/** A caller of `create`. */
-interface Waiter {
-  readonly plant: NewPlant;
-  readonly resolve: (outcome: CreateOutcome) => void;
-  readonly reject: (error: PlantStoreError) => void;
-  /** Ends the wait at the deadline. */
-  readonly timer: Timer;
-}
-
 /** A plant on its way, until its row is committed or refused. */
-interface Entry {
+class Entry {
   readonly plant: NewPlant;
   readonly bytes: number;
-  /** Creates of one id share its row. */
-  waiters: Waiter[];
+  resolve: (row: Rows[number]) => void = () => {};
+  reject: (error: DatabaseError) => void = () => {};
+  readonly row = new Promise<Rows[number]>((resolve, reject) => {
+    this.resolve = resolve;
+    this.reject = reject;
+  });
+  /** How many creates of this id wait for the row. */
+  callers = 0;
   /** That of the batch. */
-  number: string;
+  number = "";
   /** Until when its row is tried although no client waits, by the monotonic clock. */
-  triedUntil: number;
+  triedUntil = 0;
+
+  constructor(plant: NewPlant) {
+    this.plant = plant;
+    this.bytes = ENTRY_BYTES + plant.name.length + (plant.tag?.length ?? 0);
+  }
 }
 
 function isWanted(batch: readonly Entry[]): boolean {
-  return batch.some((each) => each.waiters.length > 0 || clock.monotonicMs() < each.triedUntil);
+  return batch.some(({ callers, triedUntil }) => callers > 0 || clock.monotonicMs() < triedUntil);
 }
 
 export class Creates {
@@ -80,38 +82,37 @@ export class Creates {
   }
 
   /** Stores a plant, or waits for the create of the same id that is under way. */
-  create(plant: NewPlant): Promise<CreateOutcome> {
-    return new Promise((resolve, reject) => {
-      const entry = this.#entries.get(plant.id) ?? this.#add(plant);
-      const timer = clock.setTimeout(() => this.#leave(entry, waiter), this.#database.deadlineMs);
-      const waiter = { plant, resolve, reject, timer };
-      entry.waiters.push(waiter);
-    });
-  }
-
-  /** If it was sent, it may still be stored: the response leaves the outcome open. */
-  #leave(entry: Entry, waiter: Waiter): void {
-    waiter.reject(writeFailed(new DatabaseError("The deadline is over")));
-    entry.waiters = entry.waiters.filter((each) => each !== waiter);
-    if (entry.waiters.length === 0 && this.#queue.delete(entry)) this.#remove(entry);
+  async create(plant: NewPlant): Promise<CreateOutcome> {
+    const entry = this.#entries.get(plant.id) ?? this.#add(plant);
+    entry.callers++;
+    try {
+      const row = await withTimeout(this.#database.deadlineMs, entry.row);
+      if (!isPlantOfRow(plant, row)) throw conflict(plant.id);
+      return row[4] === entry.number && plant === entry.plant ? "created" : "replayed";
+    } catch (error) {
+      // A row that was sent may still be stored: the response leaves the outcome open.
+      throw error instanceof DatabaseError ? writeFailed(error) : error;
+    } finally {
+      entry.callers--;
+      if (entry.callers === 0 && this.#queue.delete(entry)) this.#remove(entry);
+    }
   }
 
   /** Resolves when every create has its outcome. */
   async drain(): Promise<void> {
-    while ([...this.#entries.values()].some(({ waiters }) => waiters.length > 0)) await sleep(10);
+    while ([...this.#entries.values()].some(({ callers }) => callers > 0)) await sleep(10);
   }
 
   #add(plant: NewPlant): Entry {
-    const bytes = ENTRY_BYTES + plant.name.length + (plant.tag?.length ?? 0);
-    if (this.queuedBytes + bytes > this.#queueBytesMax && this.#entries.size > 0) {
+    const entry = new Entry(plant);
+    if (this.queuedBytes + entry.bytes > this.#queueBytesMax && this.#entries.size > 0) {
       throw new PlantStoreError(
         "overloaded",
         "Cannot create the plant now, because too many wait for the database; nothing was stored: " +
           "send the request again later",
       );
     }
-    const entry: Entry = { plant, bytes, waiters: [], number: "", triedUntil: 0 };
-    this.queuedBytes += bytes;
+    this.queuedBytes += entry.bytes;
     this.#entries.set(plant.id, entry);
     this.#queue.add(entry);
     if (!this.#isFlushDue) clock.setImmediate(() => this.#flush());
@@ -181,12 +182,9 @@ export class Creates {
         const row = stored.get(String(entry.plant.id));
         if (row === undefined) void this.#tryLater(entry);
         else {
-          const isNew = row[4] === entry.number;
-          this.#finish(entry, ({ plant, resolve, reject }) => {
-            if (!isPlantOfRow(plant, row)) reject(conflict(plant.id));
-            else resolve(isNew && plant === entry.plant ? "created" : "replayed");
-          });
-          if (!isNew) continue;
+          this.#remove(entry);
+          entry.resolve(row);
+          if (row[4] !== entry.number) continue;
           records++;
           bytes += entry.bytes - ENTRY_BYTES;
         }
@@ -202,12 +200,14 @@ export class Creates {
   /** What becomes of a batch that has failed. */
   async #sendParts(lane: SerialConnection, batch: readonly Entry[], error: DatabaseError) {
     const { hosts } = this.#database;
-    const isRefused =
-      hosts.isFinal(error) || (batch.length === 1 && error.isOfRow && !error.isLock);
     const half = batch.length >> 1;
+    const isRefused = hosts.isFinal(error) || (half === 0 && error.isOfRow && !error.isLock);
     if (isRefused || hosts.isClosed || !isWanted(batch)) {
       this.#database.warnOfRefusal(error);
-      for (const entry of batch) this.#finish(entry, ({ reject }) => reject(writeFailed(error)));
+      for (const entry of batch) {
+        this.#remove(entry);
+        entry.reject(error);
+      }
     } else if (half > 0) {
       await this.#send(lane, batch.slice(0, half), PART_LOCK_TIMEOUT_MS);
       await this.#send(lane, batch.slice(half), PART_LOCK_TIMEOUT_MS);
@@ -221,15 +221,6 @@ export class Creates {
   async #tryLater(entry: Entry): Promise<void> {
     await sleep(LOCKED_PAUSE_MS);
     await this.#send(this.#database.writes, [entry], PART_LOCK_TIMEOUT_MS, 0);
-  }
-
-  #finish(entry: Entry, settle: (waiter: Waiter) => void): void {
-    this.#remove(entry);
-    for (const waiter of entry.waiters) {
-      clock.clearTimeout(waiter.timer);
-      settle(waiter);
-    }
-    entry.waiters = [];
   }
 
   #remove({ plant, bytes }: Entry): void {

@@ -12,24 +12,18 @@ import { publishWarning } from "../core/channels.ts";
 import { startAge } from "../core/live-tokens.ts";
 import type { DatabaseStatus } from "../core/services.ts";
 import { type Connection, DatabaseError, type Rows } from "./connection.ts";
-import { type HostOptions, Hosts } from "./hosts.ts";
-import { IS_WORKING, LIST_TOKENS, PROBE, STANDBYS } from "./schema.ts";
-import { SerialConnection } from "./serial-connection.ts";
-import { explainRefusal, NO_STANDBY, UnusableDatabaseError, verifyState } from "./verify.ts";
+import {
+  explainMissing,
+  type HostOptions,
+  Hosts,
+  SerialConnection,
+  UnusableDatabaseError,
+} from "./hosts.ts";
+import { IS_WORKING, LIST_TOKENS, NO_STANDBY, PROBE, STANDBYS } from "./schema.ts";
 
 interface DatabaseOptions extends HostOptions {
   /** Every call ends within it. */
   readonly deadlineMs: number;
-}
-
-/** What a probe has found. */
-interface Probe {
-  /** Before it was sent. */
-  readonly age: () => number;
-  /** Another text if the tokens may have changed. */
-  readonly version: string;
-  /** The tokens, if they may have changed. */
-  readonly tokens: Rows | undefined;
 }
 
 /** How often the hosts are asked while a probe hangs. */
@@ -54,7 +48,7 @@ export class Database {
   /** The estimate of the engine; `undefined` before its first one. */
   plants: number | undefined;
   #isSynchronous: boolean | undefined;
-  #awaySince: number | undefined;
+  /** Why no probe commits, and when it was said last. */
   #warned = "";
   #warnedAt = 0;
   #lastRefusal = "";
@@ -89,27 +83,25 @@ export class Database {
     const rows = await connection.query(text, values);
     let position: string | null = null;
     for (let pauseMs = 1; this.#requireSync; pauseMs = Math.min(2 * pauseMs, 50)) {
-      const [row = []]: Rows = await connection.query(STANDBYS, [position]);
-      const [newest = null, names, count] = row;
-      if (Number(count) >= countNeeded(names ?? "")) break;
-      position = newest;
+      const [row]: Rows = await connection.query(STANDBYS, [position]);
+      if (row?.[1] === "t") break;
+      position = row?.[0] ?? null;
       await sleep(pauseMs);
     }
     return rows;
   }
 
   /**
-   * Has the primary commit, verifies the database, and reads the tokens if they are not those of a version. Waits
-   * for a commit as long as it takes.
+   * Has the primary commit, verifies the database, and reads the tokens if they may not be those of a version.
+   * Waits for a commit as long as it takes. Returns its age, too.
    *
    * @throws DatabaseError if there is no primary at the deadline, or the database cannot be used.
    */
-  async probe(version: string): Promise<Probe> {
+  async probe(version: string) {
     const timer = clock.setInterval(() => void this.#confirm(), CONFIRM_MS);
     try {
       return await this.#probes.run((each) => this.#probe(each, version), this.deadlineMs);
     } catch (error) {
-      if (error instanceof UnusableDatabaseError) this.hosts.closeAll();
       this.#warn(error as DatabaseError);
       throw error;
     } finally {
@@ -117,41 +109,41 @@ export class Database {
     }
   }
 
-  async #probe(connection: Connection, known: string): Promise<Probe> {
-    const [age, begun] = [startAge(clock), clock.monotonicMs()];
-    const { host, pid } = connection;
-    const server = { host, timeline: 0, startedAt: "" };
-    this.hosts.lastError = new DatabaseError(NO_COMMITS); // until it has
-    const probing = this.write(connection, PROBE, [String(this.#requireSync)]);
-    const rows = await probing.catch(explainRefusal(server));
-    const { isSynchronous } = verifyState(server, rows);
-    if (this.#requireSync && !isSynchronous) {
-      this.hosts.closeAll();
-      throw new DatabaseError(NO_STANDBY);
+  async #probe(connection: Connection, known: string) {
+    const age = startAge(clock);
+    const { hosts } = this;
+    hosts.lastError = new DatabaseError(NO_COMMITS); // until it has
+    const rows = await this.write(connection, PROBE, hosts.expected).catch(explainMissing);
+    const [refusal, , standbys, estimate, changes] = rows[0] ?? [];
+    if (refusal) {
+      hosts.closeAll();
+      throw new UnusableDatabaseError(connection.host, refusal);
     }
+    const isSynchronous = standbys !== "";
     if (!isSynchronous && this.#isSynchronous !== false) publishWarning(NO_STANDBY);
     this.#isSynchronous = isSynchronous;
-    const [estimate, changes] = rows[0]?.slice(-2) ?? [];
     this.plants = Number(estimate) >= 0 ? Number(estimate) : undefined;
-    for (const each of this.#lateSince(begun)) each.close();
-    this.#noteCommit();
-    if (++this.#committedProbes % PROBES_PER_SEARCH === 0) void this.hosts.askOthers();
-    const version = `${pid} ${changes}`; // another server may have other tokens
+    for (const each of this.#findLate(age())) each.close();
+    if (this.#warned) publishWarning(`Reconnected to the database at "${hosts.inUse}"`);
+    this.#warned = "";
+    if (++this.#committedProbes % PROBES_PER_SEARCH === 0) void hosts.findRival();
+    const version = `${connection.pid} ${changes}`; // another server may have other tokens
     const tokens = version === known ? undefined : await connection.query(LIST_TOKENS);
     return { age, version, tokens };
   }
 
-  /** The connections with a statement that is past its deadline, and was sent before a moment. */
-  #lateSince(moment: number): Connection[] {
-    const late = Math.min(moment, clock.monotonicMs() - Math.max(this.deadlineMs, CONFIRM_MS));
-    return this.hosts.connections.filter(({ busySince = late }) => busySince < late);
+  /** The connections with a statement that is past its deadline, and was sent longer ago. */
+  #findLate(ageMs: number): Connection[] {
+    const now = clock.monotonicMs();
+    const limitMs = Math.max(ageMs, this.deadlineMs, CONFIRM_MS);
+    return this.hosts.connections.filter(({ busySince = now }) => now - busySince > limitMs);
   }
 
   /** Asks all hosts while a probe hangs, and closes connections that a firewall has forgotten. Never rejects. */
   async #confirm(): Promise<void> {
     try {
       await this.hosts.find();
-      const late = this.#lateSince(clock.monotonicMs());
+      const late = this.#findLate(0);
       if (late.length === 0) return;
       this.#warn(new DatabaseError(NO_COMMITS));
       const connection = await this.hosts.connect();
@@ -165,24 +157,14 @@ export class Database {
     }
   }
 
-  /** Warns of each reason once, and again at each deadline; a start that fails says it itself. */
-  #warn(error: DatabaseError): void {
+  /** Warns of each reason once, and again at each deadline. */
+  #warn({ message }: DatabaseError): void {
     const now = clock.monotonicMs();
-    this.#awaySince ??= now;
-    const isKnown = error.message === this.#warned && now - this.#warnedAt < this.deadlineMs;
-    const isOfStart = this.#isSynchronous === undefined && this.hosts.isFinal(error);
-    if (isKnown || isOfStart || this.hosts.isClosed) return;
-    this.#warned = error.message;
+    const isKnown = message === this.#warned && now - this.#warnedAt < this.deadlineMs;
+    if (isKnown || this.hosts.isClosed) return;
+    this.#warned = message;
     this.#warnedAt = now;
-    publishWarning(error.message);
-  }
-
-  #noteCommit(): void {
-    if (this.#awaySince === undefined) return;
-    const seconds = ((clock.monotonicMs() - this.#awaySince) / 1000).toFixed(1);
-    this.#awaySince = undefined;
-    this.#warned = "";
-    publishWarning(`Reconnected to the database at "${this.hosts.inUse}" after ${seconds} s`);
+    publishWarning(message);
   }
 
   /** Warns once of each reason why a statement is refused, which no client receives. */
@@ -191,10 +173,4 @@ export class Database {
     this.#lastRefusal = error.message;
     publishWarning("The database refuses a statement", error);
   }
-}
-
-/** How many standbys a commit waits for: `ANY 2 (a, b, c)`, `FIRST 2 (a, b)`, `2 (a, b)`, or names alone. */
-function countNeeded(names: string): number {
-  const [, count = "1"] = /^\s*(?:(?:any|first)\s+)?(\d+)\s*\(/i.exec(names) ?? [];
-  return Math.max(1, Number(count));
 }

@@ -1,25 +1,16 @@
 /**
  * The hosts of a database: which of them is the primary, and connections to it.
  *
- * Invariants. Of several hosts that accept writes the one of the highest timeline is used: each promotion counts
- * it up. A host of a lower timeline than one that was seen is never used again, nor is one of two that neither
- * has replaced, a database of another store, or one whose settings lose what was committed. No connection to
- * another host stays open once the primary was found.
+ * Invariants. Of several hosts that accept writes the one of the highest timeline counts: each promotion counts it
+ * up. If its settings or tables may lose what was committed, or it has another store, no host is used; nor is one
+ * of two of the same timeline, of which one is a copy, nor a lower timeline than one that was seen. No connection
+ * to another host stays open once the primary was found.
  */
 import { clock, sleep } from "../clock.ts";
-import { Connection, DatabaseError, type PgModule } from "./connection.ts";
+import { Semaphore } from "../core/semaphore.ts";
+import { Connection, DatabaseError, type PgModule, type Rows, SESSION } from "./connection.ts";
 import { CHECK, CHECK_SERVER } from "./schema.ts";
 import { type DatabaseHost, type DatabaseUrl, formatHost, parseDatabaseUrl } from "./url.ts";
-import {
-  type DatabaseState,
-  explainRefusal,
-  NO_STANDBY,
-  NotPrimaryError,
-  type Server,
-  UnusableDatabaseError,
-  verifyServer,
-  verifyState,
-} from "./verify.ts";
 
 export interface HostOptions {
   readonly pg: PgModule;
@@ -29,32 +20,46 @@ export interface HostOptions {
   readonly requireSync: boolean;
 }
 
+/** A server that accepts writes. */
+interface Server {
+  readonly host: DatabaseHost;
+  readonly timeline: number;
+  /** When it was started: two names of one server have the same. */
+  readonly startedAt: string | null | undefined;
+  readonly connection: Connection;
+  /** That of `CHECK`. */
+  readonly row: Rows[number];
+}
+
+/** The database must not be used until a person has fixed it; the message says how. */
+export class UnusableDatabaseError extends DatabaseError {
+  constructor(host: DatabaseHost, why: string) {
+    super(`Cannot store plants in the database on "${formatHost(host)}": ${why}`);
+  }
+}
+
 const CONNECT_TIMEOUT_MS = 2000;
 /** How long the other hosts may take to respond once one of them accepts writes. */
 const GRACE_MS = 250;
 const BACKOFF_MS_MAX = 250;
-/** After so many connections in a row without a response the host in use is gone. */
-const SILENT_MAX = 2;
 const TOO_MANY_CONNECTIONS = "53300";
-
-type Opened = Server & DatabaseState & { readonly connection: Connection };
 
 export class Hosts {
   isClosed = false;
   /** Why there was no connection the last time. */
   lastError: DatabaseError | undefined;
   readonly #options: HostOptions;
-  readonly #connections = new Set<Connection>();
-  /** The server that was found last, and whether it is still used. */
+  /** Those that were open, or being opened, when the last one was made. */
+  #connections: readonly Connection[] = [];
+  /** The server in use. */
   #primary: Server | undefined;
-  #isInUse = false;
-  #silent = 0;
-  #search: Promise<void> | undefined;
+  /** The id of the store that was found first. */
+  #store: string | null = null;
+  #search: Promise<Server> | undefined;
   #failedSearches = 0;
-  /** Whether two hosts accept writes: then no host is left out because it responds late. */
-  #isContested = false;
-  /** The id of the store that was found first, and the highest timeline that was seen. */
-  #store: string | undefined;
+  /** Longer while two hosts accept writes: then none is left out because it responds late. */
+  #graceMs = GRACE_MS;
+  /** The highest one that was seen. */
   #timeline = 0;
 
   /** @throws RangeError for a URL that cannot be used; TypeError for another driver. */
@@ -66,12 +71,12 @@ export class Hosts {
 
   /** The host in use; `undefined` while none is. */
   get inUse(): string | undefined {
-    return this.#isInUse && this.#primary ? formatHost(this.#primary.host) : undefined;
+    return this.#primary && formatHost(this.#primary.host);
   }
 
   /** The connections that are open, or being opened. */
   get connections(): Connection[] {
-    return [...this.#connections].filter(({ isOpen }) => isOpen);
+    return this.#connections.filter(({ isOpen }) => isOpen);
   }
 
   /** Statements under way are rejected. */
@@ -82,160 +87,131 @@ export class Hosts {
   /** Whether no attempt can succeed before a person acts. */
   isFinal(error: DatabaseError): boolean {
     if (error instanceof UnusableDatabaseError || error.isRefusal) return true;
-    // Of a login, or the name of a database: they may change while servers run.
-    return this.#store === undefined && /^(28|3D)/.test(error.sqlstate ?? "");
+    // Of a login, the name of a database, or a pooler: they may change while servers run.
+    return this.#store === null && /^(28|3D|0A|08P01)/.test(error.sqlstate ?? "");
   }
 
   /** A new connection to the primary. @throws DatabaseError */
   async connect(): Promise<Connection> {
     try {
-      return await this.#connect();
+      const primary = this.#primary ?? (await this.find());
+      const { connection, row } = await this.#open(primary.host).catch((error: DatabaseError) => {
+        // A host without room for another connection is still the primary.
+        const isThere = error.sqlstate === TOO_MANY_CONNECTIONS;
+        if (!isThere && this.#primary === primary) this.#primary = undefined;
+        throw error;
+      });
+      if (row[0]) connection.close();
+      if (row[0]) throw new UnusableDatabaseError(primary.host, row[0]);
+      return connection;
     } catch (error) {
       this.lastError = error as DatabaseError;
       throw error;
     }
   }
 
-  async #connect(): Promise<Connection> {
-    if (!this.#isInUse) await this.find();
-    const { host } = this.#primary as Server;
-    const name = formatHost(host);
-    const { connection, isSynchronous } = await this.#open(host).catch((error: DatabaseError) => {
-      // A host without room for another connection is still the primary.
-      if (error.sqlstate !== TOO_MANY_CONNECTIONS && this.inUse === name) this.#isInUse = false;
-      throw error;
-    });
-    const isMissing = this.#options.requireSync && !isSynchronous;
-    if (this.inUse === name && !isMissing) return connection;
-    connection.close();
-    throw new DatabaseError(`"${name}": ${isMissing ? NO_STANDBY : "it was replaced meanwhile"}`);
-  }
-
   /** Asks all hosts, and uses the primary; joins the search under way, if any. @throws DatabaseError */
-  find(): Promise<void> {
+  find(): Promise<Server> {
     this.#search ??= this.#find().finally(() => {
       this.#search = undefined;
     });
     return this.#search;
   }
 
-  async #find(): Promise<void> {
+  /** Asks the hosts that are not in use whether one of them accepts writes, too. Never rejects. */
+  async findRival(): Promise<void> {
+    await this.#find(this.#primary).catch(() => {}); // the next connection asks again
+  }
+
+  async #find(known?: Server): Promise<Server> {
     // Servers that lost the database together must not return together.
     const longest = Math.min(20 * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
     const pauseMs = (longest * clock.randomBytes(4).readUInt32LE()) / 2 ** 32;
-    if (this.#failedSearches++ > 0) await sleep(pauseMs);
-    const graceMs = this.#isContested ? CONNECT_TIMEOUT_MS : GRACE_MS;
-    const { usable, writable, errors } = await this.#ask(this.#readUrl().hosts, graceMs);
-    const [best] = usable.sort((a, b) => b.timeline - a.timeline);
+    if (known === undefined && this.#failedSearches++ > 0) await sleep(pauseMs);
+    const knownName = known && formatHost(known.host);
+    const hosts = this.#readUrl().hosts.filter((host) => formatHost(host) !== knownName);
+    const { found, errors } = await this.#ask(hosts);
+    if (known !== undefined && this.#primary !== known) return known; // it was lost meanwhile
+    const servers = known === undefined ? found : [known, ...found];
+    const [best, ...others] = servers.sort((a, b) => b.timeline - a.timeline);
     if (best === undefined) {
-      if (this.#silent >= SILENT_MAX) this.closeAll();
-      throw this.#explainNone(errors);
+      // While one of the hosts may still come back, what the others respond decides nothing.
+      const [first] = errors.every((error) => this.isFinal(error)) ? errors : [];
+      throw first ?? new DatabaseError([...new Set(errors.map((each) => each.message))].join("; "));
     }
-    const rival = writable.find((each) => isRival(each, best));
-    this.#isContested = rival !== undefined;
-    if (rival !== undefined) {
-      this.#isInUse = false;
-      this.closeAll();
-      // If it has replaced the best one, it cannot be used.
-      if (rival.timeline > best.timeline) throw this.#explainNone(errors);
-      const why = `accepts writes on the same timeline (${best.timeline})`;
-      const fix = "stop the one that must not be used, or remove it from the URL";
-      throw new UnusableDatabaseError(best.host, `"${formatHost(rival.host)}" ${why}: ${fix}`);
-    }
-    this.#store ??= best.store;
-    this.#see(best);
+    const { host, timeline, startedAt, row } = best;
+    const rival = others.find((each) => each.timeline === timeline && each.startedAt !== startedAt);
+    const why = rival
+      ? `"${formatHost(rival.host)}" accepts writes on the same timeline (${timeline}): stop the one that must ` +
+        "not be used, or remove it from the URL"
+      : row[0];
+    this.#graceMs = rival === undefined ? GRACE_MS : CONNECT_TIMEOUT_MS;
+    this.#timeline = timeline;
     this.#failedSearches = 0;
-    this.#primary = best;
-    this.#isInUse = true;
+    this.#primary = why ? undefined : best;
     for (const each of this.#connections) if (formatHost(each.host) !== this.inUse) each.close();
+    if (why) throw new UnusableDatabaseError(host, why);
+    this.#store ??= row[1] ?? null;
+    return best;
   }
 
-  /** Whether a host that is not in use accepts writes, too: then all are asked again. Never rejects. */
-  async askOthers(): Promise<void> {
-    const own = this.#primary;
-    if (own === undefined) return;
-    try {
-      const name = formatHost(own.host);
-      const hosts = this.#readUrl().hosts.filter((host) => formatHost(host) !== name);
-      const { writable } = await this.#ask(hosts, CONNECT_TIMEOUT_MS);
-      if (!writable.some((each) => isRival(each, own))) return;
-      this.#isContested = true;
-      this.#isInUse = false;
-      this.closeAll();
-    } catch {} // the URL cannot be read now
-  }
-
-  /** Asks hosts at once. When one of them can be used, the others have so long to respond. */
-  async #ask(hosts: readonly DatabaseHost[], graceMs: number) {
-    const usable: Opened[] = [];
+  /** Asks hosts at once. When one of them accepts writes, the others have a little time to respond. */
+  async #ask(hosts: readonly DatabaseHost[]) {
+    const found: Server[] = [];
     const errors: DatabaseError[] = [];
     const asked = hosts.map(async (host) => {
       try {
-        const opened = await this.#open(host);
-        opened.connection.close();
-        usable.push(opened);
+        const server = await this.#open(host);
+        server.connection.close();
+        found.push(server);
       } catch (error) {
         errors.push(error as DatabaseError);
         throw error;
       }
     });
     await Promise.any(asked).catch(() => {});
-    const isDone = usable.length + errors.length === hosts.length;
-    if (!isDone) await Promise.race([Promise.allSettled(asked), sleep(graceMs)]);
-    const unusable = errors.filter((error) => error instanceof UnusableDatabaseError);
-    const writable: Server[] = [...usable, ...unusable.flatMap(({ server }) => server ?? [])];
-    return { usable: [...usable], writable, errors: [...errors] };
+    const isDone = found.length + errors.length === hosts.length;
+    if (!isDone) await Promise.race([Promise.allSettled(asked), sleep(this.#graceMs)]);
+    return { found, errors };
   }
 
-  /** Why no host can be used. */
-  #explainNone(errors: readonly DatabaseError[]): DatabaseError {
-    // A standby may be promoted, but not in the place of a primary that is there and cannot be used.
-    const deciding = errors.filter((error) => !(error instanceof NotPrimaryError));
-    const reason = deciding.find((error) => error instanceof UnusableDatabaseError) ?? deciding[0];
-    // While one of the hosts may still come back, what the others respond decides nothing.
-    if (reason !== undefined && deciding.every((error) => this.isFinal(error))) return reason;
-    return new DatabaseError([...new Set(errors.map(({ message }) => message))].join("; "));
-  }
-
-  /** Connects to a host, which must be the primary of this store, in 2 s. @throws DatabaseError */
-  async #open(host: DatabaseHost): Promise<Opened> {
-    const { pg, requireSync } = this.#options;
-    const connection = new Connection(pg, this.#readUrl(), host);
-    for (const other of this.#connections) if (!other.isOpen) this.#connections.delete(other);
-    this.#connections.add(connection);
+  /** Connects to a host, which must accept writes, in 2 s. @throws DatabaseError */
+  async #open(host: DatabaseHost): Promise<Server> {
+    const connection = new Connection(this.#options.pg, this.#readUrl(), host);
+    this.#connections = [...this.connections, connection];
     const late = new Error(`no response in ${CONNECT_TIMEOUT_MS} ms`);
     const timer = clock.setTimeout(() => connection.close(late), CONNECT_TIMEOUT_MS);
-    const isPrimary = this.#primary && formatHost(host) === formatHost(this.#primary.host);
+    const name = formatHost(host);
     try {
       await connection.login();
-      const rows = await connection.query(CHECK_SERVER);
-      const server = verifyServer(host, rows);
-      connection.pid = rows[0]?.[3] ?? "";
-      if (server.timeline < this.#timeline) {
-        const why = `it is on timeline ${server.timeline}, and ${this.#timeline} was seen`;
-        throw new NotPrimaryError(`"${formatHost(host)}" was replaced: ${why}`);
+      const [server = []] = await connection.query(CHECK_SERVER);
+      const [isFollowing, hex, startedAt, pid, settings] = server;
+      connection.pid = pid ?? "";
+      if (isFollowing !== "f") throw new DatabaseError(`"${name}" is a standby`);
+      if (settings !== String(SESSION.length)) {
+        const why =
+          "a pooler does not pass on the settings of the login; connect to PostgreSQL directly";
+        throw new UnusableDatabaseError(host, why);
       }
-      const checking = connection.query(CHECK, [String(requireSync)]);
-      const state = verifyState(server, await checking.catch(explainRefusal(server)), this.#store);
+      const timeline = Number.parseInt(hex ?? "", 16);
+      if (timeline < this.#timeline) {
+        const why = `it is on timeline ${timeline}, and ${this.#timeline} was seen`;
+        throw new DatabaseError(`"${name}" was replaced: ${why}`);
+      }
+      const [row = []] = await connection.query(CHECK, this.expected).catch(explainMissing);
       if (this.isClosed) throw new DatabaseError("The store was closed");
-      this.#see(server);
-      if (isPrimary) this.#silent = 0;
-      return { ...server, ...state, connection };
+      return { host, timeline, startedAt, connection, row };
     } catch (error) {
       connection.close();
-      if (error instanceof UnusableDatabaseError) this.#see(error.server);
-      const isThere = (error as DatabaseError).sqlstate !== undefined;
-      if (isPrimary) this.#silent = isThere ? 0 : this.#silent + 1;
       throw error;
     } finally {
       clock.clearTimeout(timer);
     }
   }
 
-  /** Before a host was chosen it is not known which of the stores is meant. */
-  #see(server: Server | undefined): void {
-    if (this.#store === undefined || server === undefined) return;
-    this.#timeline = Math.max(this.#timeline, server.timeline);
+  /** The parameters of `CHECK` and `PROBE`. */
+  get expected(): (string | null)[] {
+    return [String(this.#options.requireSync), this.#store];
   }
 
   /** @throws DatabaseError if it cannot be read now. */
@@ -248,7 +224,59 @@ export class Hosts {
   }
 }
 
-/** Whether a server that accepts writes has replaced another one, or neither has replaced the other. */
-function isRival(other: Server, own: Server): boolean {
-  return other.timeline >= own.timeline && other.startedAt !== own.startedAt;
+/** Statements one after the other, on a connection that is replaced when it breaks. */
+export class SerialConnection {
+  readonly #hosts: Hosts;
+  readonly #turn = new Semaphore(1);
+  #connection: Connection | undefined;
+
+  constructor(hosts: Hosts) {
+    this.#hosts = hosts;
+  }
+
+  /** Connects, unless it is connected. @throws DatabaseError */
+  async connect(): Promise<Connection> {
+    if (!this.#connection?.isOpen) this.#connection = await this.#hosts.connect();
+    return this.#connection;
+  }
+
+  /**
+   * Does work that may be repeated, until it succeeds or its failure is final.
+   *
+   * @param limitMs after it no attempt begins, except the first.
+   * @param isWanted is asked before each attempt.
+   * @throws DatabaseError, that of the last attempt.
+   */
+  run<T>(
+    work: (connection: Connection) => Promise<T>,
+    limitMs: number,
+    isWanted = () => true,
+  ): Promise<T> {
+    const deadline = clock.monotonicMs() + limitMs;
+    const repeat = async (attempt = 1): Promise<T> => {
+      if (!isWanted()) throw new DatabaseError("No client waits for it any more");
+      try {
+        return await work(await this.connect());
+      } catch (error) {
+        if (!(error instanceof DatabaseError) || error.isOfRow) throw error;
+        if (this.#hosts.isFinal(error)) throw error;
+        this.#connection?.close();
+        if (this.#hosts.isClosed || clock.monotonicMs() >= deadline) throw error;
+      }
+      if (attempt > 1) await sleep(Math.min(10 * attempt, 200));
+      return repeat(attempt + 1);
+    };
+    return this.#turn.run(repeat);
+  }
+}
+
+/** The row of `CHECK` or `PROBE` when a table or a right is missing. @throws DatabaseError for another failure */
+export function explainMissing(error: DatabaseError): Rows {
+  const { sqlstate = "", message } = error;
+  if (!/^(42|3F)/.test(sqlstate)) throw error;
+  const fix =
+    sqlstate === "42501"
+      ? "grant this right to the role of the servers"
+      : "if a table is missing, and the URL names the right database, run what `plant-store print schema` prints";
+  return [[`${message}; ${fix}`]];
 }

@@ -7,12 +7,11 @@ import { PlantStoreError } from "../core/errors.ts";
 import { assertNumbers, NUMBER_OPTIONS } from "../core/options.ts";
 import type { DatabaseStatus } from "../core/services.ts";
 import { defaultBudget } from "../memory.ts";
-import type { PgModule } from "./connection.ts";
+import { type PgModule, withTimeout } from "./connection.ts";
 import { Database } from "./database.ts";
+import { UnusableDatabaseError } from "./hosts.ts";
 import { PostgresPlants } from "./plants.ts";
-import { withTimeout } from "./serial-connection.ts";
 import { PostgresTokens, TokenTable } from "./tokens.ts";
-import { UnusableDatabaseError } from "./verify.ts";
 
 export type { NewToken, TokenRecord } from "../core/token.ts";
 export type { PgModule } from "./connection.ts";

@@ -9,11 +9,10 @@ import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { encodeNewPlant, type NewPlant, unknownCursor, validatePlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
-import type { DatabaseError, Rows } from "./connection.ts";
+import { type DatabaseError, type Rows, withTimeout } from "./connection.ts";
 import { Creates } from "./creates.ts";
 import type { Database } from "./database.ts";
 import { decodeRow, GET, PAGE } from "./schema.ts";
-import { withTimeout } from "./serial-connection.ts";
 
 /** How many plants one statement reads: more would delay later reads. */
 const GET_PLANTS_MAX = 64;
@@ -24,13 +23,15 @@ const PAGE_BYTES = 256 * 1024;
 /** Each slice of lines takes about a millisecond. */
 const SLICE_CHARACTERS = 32 * 1024;
 
+type RowsById = ReadonlyMap<Rows[number][number] | undefined, Rows[number]>;
+
 /** A durable store of plants in a database, for any number of servers at the same time. */
 export class PostgresPlants implements PlantService {
   readonly #database: Database;
   readonly #creates: Creates;
   /** Ids that the next statement reads. */
   #ids = new Set<bigint>();
-  #reading: Promise<ReadonlyMap<string, NewPlant>> | undefined;
+  #reading: Promise<RowsById> | undefined;
   #isClosed = false;
 
   /** @internal */
@@ -51,35 +52,38 @@ export class PostgresPlants implements PlantService {
   }
 
   async getLine(id: bigint): Promise<Buffer | undefined> {
-    const plant = await this.get(id);
-    return plant && Buffer.from(encodeNewPlant(plant));
-  }
-
-  async get(id: bigint): Promise<NewPlant | undefined> {
     assertInt64(id);
     this.#assertOpen();
     if (this.#ids.size === GET_PLANTS_MAX) this.#reading = undefined;
     this.#reading ??= this.#getNext();
     this.#ids.add(id);
-    return (await this.#read(this.#reading)).get(String(id));
+    const row = (await this.#read(this.#reading)).get(String(id));
+    return row && Buffer.from(encodeNewPlant(decodeRow(row)));
   }
 
   /** In order of id. */
-  async *list(options: ListOptions = {}): AsyncGenerator<NewPlant> {
-    for await (const rows of this.#pages(options)) yield* rows.map(decodeRow);
-  }
-
-  /** In order of id. */
-  async *listLines(options: ListOptions = {}): AsyncGenerator<Buffer> {
-    for await (const rows of this.#pages(options)) {
+  async *listLines({ after }: ListOptions = {}): AsyncGenerator<Buffer> {
+    if (after !== undefined) assertInt64(after);
+    const { reads, deadlineMs } = this.#database;
+    let from = after ?? INT64_MIN;
+    for (let limit = PAGE_PLANTS; ; limit = Math.min(2 * limit, PAGE_PLANTS_MAX)) {
+      this.#assertOpen();
+      const values = [from, limit, PAGE_BYTES].map(String);
+      const page = reads.run((connection) => connection.query(PAGE, values), deadlineMs);
+      const rows = await this.#read(page);
+      const isCursor = from === after;
+      if (isCursor && rows[0]?.[0] !== String(after)) throw unknownCursor(after);
       let slice = "";
-      for (const row of rows) {
+      for (const row of isCursor ? rows.slice(1) : rows) {
         slice += `${encodeNewPlant(decodeRow(row))}\n`;
         if (slice.length < SLICE_CHARACTERS) continue;
         yield Buffer.from(slice);
         slice = "";
       }
       yield Buffer.from(slice);
+      const last = BigInt(rows.at(-1)?.[0] ?? INT64_MAX);
+      if (last === INT64_MAX) return;
+      from = last + 1n;
     }
   }
 
@@ -89,8 +93,8 @@ export class PostgresPlants implements PlantService {
     return this.#creates.drain();
   }
 
-  /** One statement for all reads that begin until it is sent. */
-  async #getNext(): Promise<ReadonlyMap<string, NewPlant>> {
+  /** One statement for all reads that begin until it is sent; the rows by their ids. */
+  async #getNext(): Promise<RowsById> {
     const ids = new Set<bigint>();
     this.#ids = ids;
     const { reads, deadlineMs } = this.#database;
@@ -98,26 +102,7 @@ export class PostgresPlants implements PlantService {
       if (this.#ids === ids) this.#reading = undefined;
       return connection.query(GET, [`{${[...ids].join()}}`]);
     }, deadlineMs);
-    return new Map(rows.map((row) => [String(row[0]), decodeRow(row)]));
-  }
-
-  async *#pages({ after }: ListOptions): AsyncGenerator<Rows> {
-    if (after !== undefined) assertInt64(after);
-    const { reads, deadlineMs } = this.#database;
-    let from = after ?? INT64_MIN;
-    let isCursor = after !== undefined;
-    for (let limit = PAGE_PLANTS; ; limit = Math.min(2 * limit, PAGE_PLANTS_MAX)) {
-      this.#assertOpen();
-      const values = [from, limit, PAGE_BYTES].map(String);
-      const page = reads.run((connection) => connection.query(PAGE, values), deadlineMs);
-      const rows = await this.#read(page);
-      if (isCursor && rows[0]?.[0] !== String(after)) throw unknownCursor(after);
-      yield isCursor ? rows.slice(1) : rows;
-      isCursor = false;
-      const last = BigInt(rows.at(-1)?.[0] ?? INT64_MAX);
-      if (last === INT64_MAX) return;
-      from = last + 1n;
-    }
+    return new Map(rows.map((row) => [row[0], row]));
   }
 
   /** The outcome of a read, at its deadline at the latest. */

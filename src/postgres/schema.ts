@@ -74,18 +74,24 @@ export const CHECK_SERVER = `SELECT pg_is_in_recovery(),
   set_config('synchronous_commit',
     CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)`;
 
+export const NO_STANDBY =
+  "synchronous_standby_names is empty, so a failover may lose the newest plants; run: ALTER SYSTEM SET " +
+  "synchronous_standby_names = 'ANY 1 (…)'; SELECT pg_reload_conf();";
+
 /**
  * Why plants must not be stored in the database, `NULL` if they may; the id of the store; the standbys that commits
- * wait for. `$1`: whether a standby is required.
+ * wait for. `$1`: whether a standby is required; `$2`: the id, once it is known.
  */
 const STATE = `CASE
     WHEN version IS DISTINCT FROM ${SCHEMA_VERSION} THEN 'its tables are not of version ${SCHEMA_VERSION}; use the release ' ||
       'that fits them, or restore the row of plant_store.about'
+    WHEN store <> $2::uuid THEN 'it is another store, made anew or restored; if that is meant, start again'
     WHEN current_setting('server_encoding') <> 'UTF8' THEN 'create it with ENCODING ''UTF8'''
     WHEN current_setting('fsync') <> 'on' THEN 'fsync is off, so a crash loses plants; run: ' ||
       'ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();'
     WHEN current_setting('default_transaction_read_only') <> 'off' THEN 'it is read-only; if nobody ' ||
       'needs that, run: ALTER ROLE … SET default_transaction_read_only = off;'
+    WHEN $1::boolean AND current_setting('synchronous_standby_names') = '' THEN '${NO_STANDBY.replaceAll("'", "''")}'
     WHEN $1::boolean AND NOT pg_has_role('pg_read_all_stats', 'USAGE') THEN 'the role of the ' ||
       'servers cannot see how far standbys are; run: GRANT pg_read_all_stats TO …;'
     ELSE (SELECT 'a crash empties tables that are not logged; run: ' ||
@@ -107,10 +113,15 @@ SELECT ${STATE},
   (SELECT concat_ws(' ', count(*), count(revoked_at), max(created_at)) FROM plant_store.tokens)
 FROM commit LEFT JOIN plant_store.about ON true`;
 
-/** How many standbys have a position of the log; `NULL`: the newest one on the primary's disk. */
-export const STANDBYS = `SELECT lsn, current_setting('synchronous_standby_names'),
+/**
+ * A position of the log, and whether enough standbys have it, by `ANY 2 (a, b, c)`, `FIRST 2 (a, b)`, `2 (a, b)`, or
+ * names alone. `$1`: the position; `NULL`: the newest one on the primary's disk.
+ */
+export const STANDBYS = `SELECT lsn,
   (SELECT count(*) FROM pg_stat_get_wal_senders()
     WHERE sync_state = ANY ('{sync,quorum}') AND flush_lsn >= lsn)
+  >= greatest(1, substring(lower(current_setting('synchronous_standby_names'))
+    FROM '^\\s*(?:any\\s|first\\s)?\\s*(\\d+)\\s*\\(')::integer)
 FROM (SELECT coalesce($1::pg_lsn, pg_current_wal_flush_lsn()) AS lsn) l`;
 
 /** A row if the process of a session does anything but wait for its client. */

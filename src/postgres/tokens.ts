@@ -17,10 +17,9 @@ import {
   TOKEN_BYTES,
   type TokenRecord,
 } from "../core/token.ts";
-import { type Connection, DatabaseError } from "./connection.ts";
+import { type Connection, DatabaseError, withTimeout } from "./connection.ts";
 import type { Database } from "./database.ts";
 import { decodeTokens, LIST_TOKENS, LOCK_TOKENS, WRITE_TOKENS } from "./schema.ts";
-import { withTimeout } from "./serial-connection.ts";
 
 /** Verifies tokens by the table of a database, for any number of servers. */
 export class PostgresTokens extends LiveTokens {
@@ -76,13 +75,8 @@ export class TokenTable {
 
   /** Creates a token and returns it. @throws PlantStoreError `token_exists`; TypeError or RangeError. */
   async create(newToken: NewToken): Promise<string> {
-    const now = clock.wallMs();
     const token = formatToken(clock.randomBytes(TOKEN_BYTES));
-    const record = makeRecord(token, newToken, now);
-    await this.#change((tokens) => {
-      const others = tokens.filter(({ hash }) => hash !== record.hash); // a response may be lost
-      return [...selectNew(others, [record], now)];
-    });
+    await this.import([makeRecord(token, newToken, clock.wallMs())]);
     return token;
   }
 

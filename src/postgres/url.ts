@@ -65,20 +65,19 @@ function readParts(urls: readonly URL[]): DatabaseUrl {
   const given = searchParams.get("sslmode") ?? (hosts.every(isLocal) ? "disable" : "verify-full");
   const mode = SSL_MODES.find((each) => each === given);
   if (mode === undefined) throw wrong(`sslmode: expected ${SSL_MODES.join(", ")}, got "${given}"`);
-  const path = searchParams.get("sslrootcert") ?? "system";
   return {
     hosts,
     sslmode: mode === "require" ? "verify-full" : mode,
-    ca: path === "system" ? undefined : readCertificate(path),
+    ca: readCertificate(searchParams.get("sslrootcert") ?? "system"),
     user: decodeURIComponent(username) || undefined,
     password: decodeURIComponent(password) || undefined,
     database: decodeURIComponent(pathname.slice(1)) || undefined,
   };
 }
 
-function readCertificate(path: string): Buffer {
+function readCertificate(path: string): Buffer | undefined {
   try {
-    return readFileSync(path);
+    return path === "system" ? undefined : readFileSync(path);
   } catch (cause) {
     throw wrong(`sslrootcert: cannot read "${path}": ${(cause as Error).message}`);
   }
@@ -90,14 +89,10 @@ function wrong(message: string): RangeError {
 
 /** Whether a host is this machine, so that its traffic crosses no network. */
 function isLocal({ host }: DatabaseHost): boolean {
-  return isSocketFolder(host) || host === "localhost" || host === "::1" || /^127\./.test(host);
-}
-
-export function isSocketFolder(host: string): boolean {
-  return host.startsWith("/");
+  return /^(?:\/|localhost$|::1$|127\.)/.test(host);
 }
 
 /** As logs and messages name a host; two hosts of one name are the same. */
 export function formatHost({ host, port }: DatabaseHost): string {
-  return isSocketFolder(host) ? `${host}/.s.PGSQL.${port}` : formatHostPort(host, port);
+  return host.startsWith("/") ? `${host}/.s.PGSQL.${port}` : formatHostPort(host, port);
 }

@@ -12,7 +12,7 @@ import { TIMEOUT, until } from "../support/watch.ts";
 import { compare, Load, overHttp } from "./load.ts";
 import {
   buildProgram,
-  collect,
+  listPlants,
   NEEDS_POSTGRES,
   openStore,
   SharedCluster,
@@ -71,7 +71,7 @@ test("nothing is lost when servers over one database are killed under load", OPT
   const report = await load.stop();
   assert.ok(report.failed > 0, "a kill was noticed");
   const { plants } = await openStore(t, { url: owner[1] ?? "" });
-  const { lost, changed, wrong } = compare(report, await collect(plants.list()));
+  const { lost, changed, wrong } = compare(report, await listPlants(plants));
   assert.deepEqual([lost, changed, wrong], [0, 0, 0]);
   assert.match(await run(["token", "list", ...owner]), /^app +write +live/m);
   await run(["token", "revoke", "app", ...owner]);

@@ -7,7 +7,7 @@ import { FAULTS, tryFault } from "./faults.ts";
 import { startFirewall } from "./firewall.ts";
 import { compare, Load } from "./load.ts";
 import {
-  collect,
+  listPlants,
   NEEDS_POSTGRES,
   openStore,
   SESSIONS_MAX,
@@ -86,7 +86,7 @@ test(
     const { primary, standby, url } = await startPair(t);
     const { plants } = await openStore(t, { url, databaseDeadlineMs: 4000 });
     await plants.create({ id: 0n, name: "Fern" });
-    await plants.get(0n);
+    await plants.getLine(0n);
     await standby.stop("kill");
     const load = new Load();
     load.use([plants]);
@@ -110,7 +110,7 @@ test(
     await load.more(50);
     const report = await load.stop();
     assert.ok(report.failed >= 50, "every client had an answer");
-    const { lost, changed, wrong } = compare(report, await collect(plants.list()));
+    const { lost, changed, wrong } = compare(report, await listPlants(plants));
     assert.deepEqual({ lost, changed, wrong }, NOTHING);
   },
 );
@@ -124,7 +124,7 @@ test("connections that a firewall has forgotten are replaced", OPTIONS, async (t
   let id = 0n;
   const createMany = () =>
     Promise.all(Array.from({ length: 2000 }, () => plants.create({ id: ++id, name: "Fern" })));
-  await plants.get(1n);
+  await plants.getLine(1n);
   // One for probes, one for reads, and two or more for creates.
   await until("several connections have created", async () => {
     await createMany();
@@ -132,7 +132,7 @@ test("connections that a firewall has forgotten are replaced", OPTIONS, async (t
   });
   forget();
   await until("creates succeed again", () => succeeds(createMany()));
-  await until("reads succeed again", () => succeeds(plants.get(1n)));
+  await until("reads succeed again", () => succeeds(plants.getLine(1n)));
   await until("verdicts are given", () => succeeds((async () => tokens.verify(token))()));
 });
 

@@ -9,7 +9,7 @@ import type { PostgresOptions } from "../../src/postgres/index.ts";
 import { CHECK_SERVER, STANDBYS } from "../../src/postgres/schema.ts";
 import type { Cleanup } from "./cluster.ts";
 import { type Cost, compare, Load } from "./load.ts";
-import { collect, type Driver, loadDriver, openStore, type Pair, startPair } from "./stores.ts";
+import { type Driver, listPlants, loadDriver, openStore, type Pair, startPair } from "./stores.ts";
 
 export interface Fault {
   /** What happens, by `STEPS`; afterwards one host accepts writes. A number: so many more creates succeed. */
@@ -205,7 +205,7 @@ export async function tryFault(
   const firstMs = await act(trial, steps);
   const report = await load.stop();
   const { plants } = await openStore(cleanup, { url });
-  return { ...compare(report, await collect(plants.list())), firstMs: Math.round(firstMs) };
+  return { ...compare(report, await listPlants(plants)), firstMs: Math.round(firstMs) };
 }
 
 function sabotageDriver(pg: Driver, sabotage: Sabotage): Driver {

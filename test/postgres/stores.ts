@@ -5,11 +5,15 @@ import { dirname, join } from "node:path";
 import { after, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
+import { parseNewPlant } from "../../src/core/plant.ts";
+import type { ListOptions } from "../../src/core/services.ts";
 import {
   openPostgres,
   type PostgresOptions,
+  type PostgresPlants,
   type PostgresStore,
 } from "../../src/postgres/index.ts";
+import { linesOf } from "../support/plants.ts";
 import { bundleOptions } from "../support/program.ts";
 import { type Cleanup, Cluster } from "./cluster.ts";
 
@@ -90,10 +94,10 @@ export function succeeds(work: Promise<unknown>): Promise<boolean> {
   );
 }
 
-export async function collect<T>(list: AsyncIterable<T>): Promise<T[]> {
-  const items: T[] = [];
-  for await (const item of list) items.push(item);
-  return items;
+/** In order of id. */
+export async function listPlants(plants: PostgresPlants, options?: ListOptions) {
+  const lines = await linesOf(plants.listLines(options));
+  return lines.map((line) => parseNewPlant(Buffer.from(line)));
 }
 
 /** Of one server: 4 for creates, and 3 for probes, reads, and tokens and locked rows. */

@@ -146,11 +146,13 @@ test(
     const { cluster: server, url } = await cluster.openStore(t);
     assert.match(String(warnings[0]?.message), /synchronous_standby_names is empty/);
     const options = { url, requireSync: true, databaseDeadlineMs: 500 };
+    await server.setStandbys("missing");
     const isUnprovable = { code: "corruption", message: /GRANT pg_read_all_stats/ };
     await assert.rejects(openStore(t, options), isUnprovable);
+    await server.setStandbys();
     await server.sql("GRANT pg_read_all_stats TO plant_store");
     t.after(() => server.sql("REVOKE pg_read_all_stats FROM plant_store"));
-    const isEmpty = { code: "io_error", message: /synchronous_standby_names is empty/ };
+    const isEmpty = { code: "corruption", message: /synchronous_standby_names is empty/ };
     await assert.rejects(openStore(t, options), isEmpty);
   },
 );
