@@ -99,8 +99,6 @@ function exportedNames(file: string): string[] {
 }
 
 const EXPORTS: readonly [file: string, page: string, tables: readonly string[]][] = [
-  ["index.ts", EMBEDDING, ["export", "tool", "type of a tool"]],
-  ["testing.ts", EMBEDDING, ["test export"]],
   ["client.ts", CLIENT, ["client export"]],
   ["postgres/index.ts", "docs/database.md", ["database export"]],
 ];

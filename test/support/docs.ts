@@ -18,12 +18,11 @@ export const UNSHIPPED = "docs/status-page.png";
 export const BESIDE: readonly string[] = inDocs((name) => !/\.(md|png)$/.test(name));
 
 function inDocs(isWanted: (name: string) => boolean): string[] {
-  const options = { recursive: true, encoding: "utf8", withFileTypes: true } as const;
-  const files = readdirSync(path.join(ROOT, "docs"), options).filter((each) => each.isFile());
-  const names = files.map((each) =>
-    path.relative(path.join(ROOT, "docs"), path.join(each.parentPath, each.name)),
+  const names = readdirSync(path.join(ROOT, "docs"), { recursive: true, encoding: "utf8" });
+  const files = names.filter(
+    (name) => /\.\w+$|file$/.test(name) && !/node_modules|-lock/.test(name),
   );
-  return names.filter(isWanted).map((name) => `docs/${name}`);
+  return files.filter(isWanted).map((name) => `docs/${name}`);
 }
 
 /** The variables that the Dockerfile sets, with another home; of flags only if this Node knows them. */

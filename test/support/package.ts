@@ -73,7 +73,8 @@ function copySources(folder: string, sources: readonly string[]): void {
   for (const source of sources) {
     const target = path.join(folder, source);
     mkdirSync(path.dirname(target), { recursive: true });
-    cpSync(path.join(ROOT, source), target, { recursive: true });
+    const isSource = (file: string) => path.basename(file) !== "node_modules";
+    cpSync(path.join(ROOT, source), target, { recursive: true, filter: isSource });
   }
 }
 

@@ -21,7 +21,7 @@ for (const [as, options, files] of ROWS) {
   test(`as ${as} a consumer is compiled, libraries checked, unless it has a mistake`, async (t) => {
     const folder = await installLibrary(t);
     if (files === ALL) linkPackages(folder, ROOT, ["@types/node"]);
-    cpSync(path.join(ROOT, "test/embedding/consumer"), folder, { recursive: true });
+    cpSync(path.join(ROOT, "test/package/consumer"), folder, { recursive: true });
     writeFileSync(path.join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
     const compilerOptions = {
       target: "es2022",
