@@ -3,16 +3,16 @@
  * and how they end.
  *
  * Invariants. Responses leave in the order of their requests. After a response that closes a connection no
- * request is carried out. If a connection too many comes, the client with the most connections loses one, the
- * oldest silent one or the oldest; all connections without a good token are one client.
+ * request is carried out. If a connection too many comes, the client with the most connections loses some of its
+ * oldest; all connections without a good token are one client.
  */
 import { IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import tls from "node:tls";
 import { publishWarning } from "../core/channels.ts";
 import { overloaded } from "./budget.ts";
-import { closeWith, Exchange } from "./exchange.ts";
-import { checkFraming, errorOfParser } from "./head.ts";
+import { Exchange, linger } from "./exchange.ts";
+import { errorOfParser, framingErrorOf } from "./head.ts";
 import type { Listener } from "./listener.ts";
 import { ignoreFollowing } from "./node-internals.ts";
 
@@ -27,18 +27,21 @@ export const SWEEP_MS = 1000;
 /** The client of all connections that have shown no good token. */
 const ANONYMOUS = "";
 
+/** For a client that sends nothing more of a request while the server stops. */
+const STALLED = Object.assign(new Error("stalled"), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
+
 class Connection {
   client = ANONYMOUS;
   /** Requests whose responses have not left. */
   unanswered = 0;
-  /** The request that came last, unless it is over: it may hold a body. */
+  /** The request that came last, unless it is over, with a good token: it may hold a body. */
   last: Exchange | undefined;
-  /** It closes, and no further request is carried out. */
-  isOver = false;
   /** The number of sweeps before its last response left. */
   idleSince: number | undefined;
   /** How many bytes were read when a request got a response that needs no good token. */
   refusedAt: number | undefined;
+  /** How many bytes were read at the last sweep. */
+  sweptBytes = 0;
   keyUpdates = 0;
 }
 
@@ -47,12 +50,10 @@ export class Connections {
   readonly #max: number;
   readonly #idleSweeps: number;
   readonly #all = new Map<Socket, Connection>();
-  /** The connections of each client, oldest first. */
-  readonly #clients = new Map<string, Set<Socket>>();
   /** Under TLS: connections during their handshake, by the address of the client. */
   readonly #handshakes = new Map<string, Socket>();
   #sweeps = 0;
-  #evicted = 0;
+  #evictions = 0;
   #isDraining = false;
 
   constructor(listener: Listener, max: number, idleMs: number) {
@@ -85,39 +86,33 @@ export class Connections {
 
   #add(socket: Socket): void {
     this.#all.set(socket, new Connection());
-    this.#move(socket, undefined, ANONYMOUS);
     socket.once("close", () => this.#remove(socket));
     if (this.#all.size > this.#max) this.#evict(socket);
   }
 
   #remove(socket: Socket): void {
     this.#handshakes.delete(addressOf(socket));
-    const connection = this.#all.get(socket);
     this.#all.delete(socket);
-    if (connection !== undefined) this.#move(socket, connection.client, undefined);
   }
 
-  #move(socket: Socket, from: string | undefined, to: string | undefined): void {
-    const before = this.#clients.get(from ?? "");
-    if (from !== undefined) before?.delete(socket);
-    if (before?.size === 0) this.#clients.delete(from ?? "");
-    if (to === undefined) return;
-    const sockets = this.#clients.get(to) ?? new Set();
-    this.#clients.set(to, sockets.add(socket));
-  }
-
+  /** Makes room for several, so that a flood need not count them all each time. */
   #evict(newest: Socket): void {
-    let largest = this.#clients.get(ANONYMOUS) ?? new Set<Socket>();
-    for (const sockets of this.#clients.values()) {
-      if (sockets.size > largest.size) largest = sockets;
+    const counts = new Map([[ANONYMOUS, 0]]);
+    for (const { client } of this.#all.values()) counts.set(client, (counts.get(client) ?? 0) + 1);
+    const [[largest] = []] = [...counts].sort(([, a], [, b]) => b - a);
+    const owned = [...this.#all].filter(([, { client }]) => client === largest);
+    const others = owned.filter(([socket]) => socket !== newest);
+    // An ordinary client sends at once, and has a request in flight or waits for the next.
+    const silent = others.slice(0, SILENT_AMONG).filter(([socket]) => socket.bytesRead === 0);
+    const idle = others.filter(([, { unanswered }]) => unanswered === 0);
+    const [evicted = owned] = [silent, idle, others].filter(({ length }) => length > 0);
+    for (const [socket] of evicted.slice(0, Math.ceil(owned.length / 64))) {
+      this.#remove(socket); // it closes later, and counts no more
+      socket.destroy();
     }
-    const evicted = oldestOf(largest, newest);
-    if (evicted === undefined) return;
-    this.#remove(evicted); // it closes later, and counts no more
-    evicted.destroy();
-    if (this.#evicted++ % 1000 > 0) return;
+    if (this.#evictions++ % 1000 > 0) return;
     publishWarning(
-      `Closed a connection, because there is room for ${this.#max} (connectionsMax): the oldest of the client ` +
+      `Closed a connection, because there is room for ${this.#max} (connectionsMax): an old one of the client ` +
         "with the most; find out who opens so many, or permit more open files and memory",
     );
   }
@@ -135,35 +130,26 @@ export class Connections {
     const { last } = connection;
     // An ordinary client waits for a response that needs no good token: nothing follows in its packet.
     if (connection.refusedAt !== undefined && connection.refusedAt === socket.bytesRead) {
-      connection.refusedAt = undefined;
-      connection.isOver = true;
-      if (last === undefined) closeWith(socket, "");
-      else last.whenSent(() => closeWith(socket, ""));
+      last?.closeAfter();
+      if (last?.isOver) linger(socket);
     }
-    if (connection.isOver || last?.isLast === true) {
+    if (last?.isLast === true) {
       ignoreFollowing(req);
       req.resume();
       if (++connection.unanswered > 2 * UNANSWERED_MAX) socket.destroy(); // it was not ignored
       return;
     }
     const exchange = this.#begin(connection, req, res);
-    try {
-      if (connection.unanswered > UNANSWERED_MAX) throw overloaded();
-      checkFraming(req);
-    } catch (error) {
-      this.#listener.refuse(exchange, error);
-      return;
-    }
-    this.#listener.handle(exchange, sendContinue);
-    this.#know(connection, exchange);
-    const isRefused = exchange.isResponded && exchange.caller === undefined;
-    if (isRefused) connection.refusedAt = socket.bytesRead;
+    const isOneTooMany = connection.unanswered > UNANSWERED_MAX;
+    const error = isOneTooMany ? overloaded() : framingErrorOf(req);
+    if (error === undefined) this.#listener.handle(exchange, sendContinue);
+    else this.#listener.refuse(exchange, error);
+    if (exchange.caller !== undefined) connection.client = exchange.caller.name;
+    else if (exchange.isResponded) connection.refusedAt = socket.bytesRead;
   };
 
   #begin(connection: Connection, req: IncomingMessage, res: ServerResponse): Exchange {
-    const { last } = connection;
-    const previous = last?.isOver === false ? last : undefined;
-    const exchange = new Exchange(req, res, this.#listener.budget, previous, this.#end);
+    const exchange = new Exchange(req, res, this.#listener, this.#end);
     connection.unanswered++;
     connection.last = exchange;
     if (this.#isDraining) exchange.closeAfter();
@@ -171,47 +157,55 @@ export class Connections {
   }
 
   readonly #end = (exchange: Exchange) => {
-    const connection = this.#all.get(exchange.req.socket);
+    const { caller, req } = exchange;
+    const connection = this.#all.get(req.socket);
     if (connection === undefined) return;
     connection.unanswered--;
     connection.idleSince = this.#sweeps;
-    this.#know(connection, exchange);
-    const isDone = exchange.req.complete && !exchange.isLast && connection.last === exchange;
-    if (isDone) connection.last = undefined;
+    if (exchange.isLast) linger(req.socket);
+    if (caller === undefined) return;
+    connection.client = caller.name; // perhaps its token took a while to verify
+    if (req.complete && !exchange.isLast && connection.last === exchange)
+      connection.last = undefined;
   };
-
-  /** The connection belongs to the client that has shown a good token. */
-  #know(connection: Connection, { caller, req }: Exchange): void {
-    if (caller === undefined || caller.name === connection.client) return;
-    this.#move(req.socket, connection.client, caller.name);
-    connection.client = caller.name;
-  }
 
   /** The parser gave up on the bytes that came last, or the time for a request ran out. */
   #refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
     if (cause.code === "HPE_CLOSED_CONNECTION") return; // the client wished it to close
     const connection = this.#all.get(socket);
     const error = errorOfParser(cause);
-    const last = connection?.last;
-    if (connection === undefined || error === undefined || !socket.writable) socket.destroy();
-    else if (last?.req.complete === false && !last.isResponded) {
+    if (connection === undefined || error === undefined || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const { last } = connection;
+    if (last?.req.complete === false && !last.isResponded) {
       last.closeAfter();
       last.fail(error);
-    } else if (connection.isOver || last?.isLast === true) return;
-    else if (last?.req.complete === false) socket.destroy();
+    } else if (last?.isLast === true) {
+      if (error.code === "request_timeout") socket.destroy(); // its response could not be written
+    } else if (last?.req.complete === false) socket.destroy();
     else {
       const req = new IncomingMessage(socket); // these bytes never became one
       req.headers.origin = this.#listener.onlyOrigin;
-      this.#listener.refuse(this.#begin(connection, req, new ServerResponse(req)), error);
+      const res = new ServerResponse(req);
+      this.#listener.refuse(this.#begin(connection, req, res), error);
+      if (connection.unanswered === 1) res.assignSocket(socket);
+      else last?.res.once("close", () => res.assignSocket(socket));
     }
   }
 
   #sweep(): void {
     this.#sweeps++;
-    for (const [socket, { unanswered, idleSince }] of this.#all) {
+    for (const [socket, connection] of this.#all) {
+      const { unanswered, idleSince, last, sweptBytes } = connection;
       // Node itself times a connection before its first request.
       const sweeps = this.#sweeps - (idleSince ?? this.#sweeps);
       if (unanswered === 0 && sweeps > this.#idleSweeps) socket.destroy();
+      connection.sweptBytes = socket.bytesRead;
+      // Nothing came for a second of a request whose body is not whole.
+      const isStalled = last?.req.complete === false && sweptBytes === socket.bytesRead;
+      if (this.#isDraining && isStalled) this.#refuse(socket, STALLED);
     }
   }
 
@@ -232,15 +226,4 @@ export class Connections {
 /** Of the client; the same for a connection under TLS and the one that it came over. */
 function addressOf({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress} ${remotePort}`;
-}
-
-/** The oldest connection that has sent nothing, else the oldest: an ordinary client sends at once. */
-function oldestOf(sockets: ReadonlySet<Socket>, newest: Socket): Socket | undefined {
-  let count = 0;
-  for (const socket of sockets) {
-    if (socket.bytesRead === 0 && socket !== newest) return socket;
-    if (++count === SILENT_AMONG) break;
-  }
-  const [oldest] = sockets;
-  return oldest;
 }

@@ -1,15 +1,14 @@
 /**
  * The operation that creates: reads the body within its limits, and responds once the plant is durable.
  *
- * A request that was responded before its body was whole, or whose client has left, creates nothing.
+ * A request that got a response before its body was whole, or whose client has left, creates nothing.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodePlant, parseNewPlant } from "../core/plant.ts";
-import type { PlantService, TokenVerifier } from "../core/services.ts";
+import type { PlantService } from "../core/services.ts";
 import type { Exchange } from "./exchange.ts";
-import { checkBodyHeaders, invalidToken } from "./head.ts";
-import { takePieces } from "./node-internals.ts";
+import { checkBodyHeaders } from "./head.ts";
 
 /** A request and its response in Node, besides the body (measured). */
 const REQUEST_BYTES = 8 * 1024;
@@ -19,138 +18,94 @@ const COPIES = 3;
 const LONG_BYTES = 64 * 1024;
 /** No client sends a plant in so many pieces of fewer bytes, and each takes a microsecond. */
 const SHORT_PIECES = { max: 1024, bytes: 64 };
-/** Of a body whose token is being verified: as much as a packet holds. */
-const HELD_BYTES = 64 * 1024;
-const NOTHING = Buffer.alloc(0);
+const NOTHING: Buffer = Buffer.alloc(0);
 
-export class Creates {
-  readonly #plants: PlantService;
-  readonly #tokens: TokenVerifier;
-  /** The end of the turn of the long body that came last. */
-  #turn: Promise<unknown> = Promise.resolve();
+/** The end of the turn of the long body that came last. */
+let longBody: Promise<unknown> = Promise.resolve();
 
-  constructor(plants: PlantService, tokens: TokenVerifier) {
-    this.#plants = plants;
-    this.#tokens = tokens;
-  }
-
-  /**
-   * Responds, also with later failures.
-   *
-   * @param sendContinue asks the client for the body, if it waits for that.
-   * @throws PlantStoreError for the head, in the turn of the call.
-   */
-  create(exchange: Exchange, token: string, body: Body, sendContinue?: () => void): void {
-    checkBodyHeaders(exchange.req);
-    const reading = body.read();
-    sendContinue?.();
-    this.#store(exchange, token, reading).catch(exchange.fail);
-  }
-
-  async #store(exchange: Exchange, token: string, reading: Promise<Buffer>): Promise<void> {
-    const { socket } = exchange.req;
-    const { bytesRead } = socket;
-    const body = await reading;
-    exchange.bodyBytes = body.length;
-    if (body.length > LONG_BYTES) {
-      this.#turn = this.#turn.then(() => (exchange.isOver ? undefined : turn()));
-      await this.#turn;
-    }
-    const isLate = socket.bytesRead !== bytesRead;
-    if (isLate && !(await this.#tokens.verify(token))) throw invalidToken();
-    if (exchange.isResponded || exchange.isOver) return;
-    if (body.length === 0) throw new PlantStoreError("invalid_json", "body: it is empty");
-    const plant = parseNewPlant(body);
-    await exchange.during(this.#plants.create(plant));
-    exchange.respond({ status: 200, body: encodePlant(plant) });
-  }
+/**
+ * Reads the body, creates, and responds, also to later failures.
+ *
+ * @param sendContinue asks the client for the body, if it waits for that.
+ * @throws PlantStoreError for the head, `overloaded`, or `internal` if other code has read of the body.
+ */
+export function create(
+  exchange: Exchange,
+  plants: PlantService,
+  bytesMax: number,
+  sendContinue?: () => void,
+): void {
+  checkBodyHeaders(exchange.req);
+  const reading = readBody(exchange, bytesMax);
+  sendContinue?.();
+  store(exchange, plants, reading).catch((error) => exchange.fail(error));
 }
 
-/** Puts a body together from its pieces, within its limits. */
-export class Body {
-  readonly #exchange: Exchange;
-  readonly #bytesMax: number;
-  readonly #declared: number;
-  /** Its first `#size` bytes are the body so far. */
-  #bytes: Buffer = NOTHING;
-  #size = 0;
-  #shortPieces = 0;
-  /** Why it is refused. */
-  #error: unknown;
-  #reject: ((error: unknown) => void) | undefined;
-
-  constructor(exchange: Exchange, bytesMax: number) {
-    this.#exchange = exchange;
-    this.#bytesMax = bytesMax;
-    this.#declared = Number(exchange.req.headers["content-length"] ?? 0);
-    if (this.#declared > bytesMax) this.#error = tooLarge(bytesMax);
+async function store(
+  exchange: Exchange,
+  plants: PlantService,
+  reading: Promise<Buffer>,
+): Promise<void> {
+  const { socket } = exchange.req;
+  const { bytesRead } = socket;
+  const body = await reading;
+  exchange.bodyBytes = body.length;
+  if (body.length > LONG_BYTES) {
+    longBody = longBody.then(() => (exchange.isOver ? undefined : turn()));
+    await longBody;
   }
+  const isLate = socket.bytesRead !== bytesRead;
+  if (isLate) await exchange.verifyAgain();
+  if (exchange.isResponded || exchange.isOver) return;
+  const plant = parseNewPlant(body);
+  await exchange.during(plants.create(plant));
+  exchange.respond({ status: 200, body: encodePlant(plant) });
+}
 
-  /** Waits, and meanwhile keeps what arrives, in one piece; stops reading when that is enough. */
-  holdUntil<T>(verdict: Promise<T>): Promise<T> {
-    const release = takePieces(this.#exchange.req, (piece) => {
-      this.#take(piece);
-      return this.#size < HELD_BYTES;
+/**
+ * Resolves with the body; never settles if the client leaves before its end. A promise, because its listeners run
+ * outside of the AsyncLocalStorage of the program around them.
+ *
+ * @throws PlantStoreError `body_too_large`, `overloaded` or `internal`: before the body is read if it can, as a
+ * rejection later.
+ */
+function readBody(exchange: Exchange, bytesMax: number): Promise<Buffer> {
+  const { req } = exchange;
+  const declared = Number(req.headers["content-length"] ?? 0);
+  if (declared > bytesMax) throw tooLarge(bytesMax);
+  const isDecoded = typeof req.readableEncoding === "string";
+  if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
+  exchange.hold(REQUEST_BYTES + COPIES * declared);
+  let [body, size, shortPieces, isRefused] = [NOTHING, 0, 0, false];
+  return new Promise((resolve, reject) => {
+    req.on("data", (piece: Buffer) => {
+      if (isRefused) return;
+      const end = size + piece.length;
+      if (piece.length < SHORT_PIECES.bytes) shortPieces++;
+      try {
+        if (!Buffer.isBuffer(piece)) throw touchedBody();
+        if (end > bytesMax || shortPieces > SHORT_PIECES.max) throw tooLarge(bytesMax);
+        if (size > 0 && end > body.length) {
+          const room = end <= declared ? declared : Math.min(2 * end, bytesMax);
+          exchange.hold(REQUEST_BYTES + COPIES * room);
+          body = Buffer.concat([body.subarray(0, size)], room);
+        }
+        if (size === 0)
+          body = piece; // and nearly always the only one
+        else piece.copy(body, size);
+        size = end;
+      } catch (error) {
+        isRefused = true;
+        body = NOTHING; // the connection may keep the request
+        reject(error);
+      }
     });
-    return verdict.finally(release);
-  }
-
-  /**
-   * Resolves with the body; never settles if the client leaves before its end.
-   *
-   * @throws PlantStoreError `body_too_large`, `overloaded`, or `internal` if other code has read of it, before the
-   * body is read; rejects with them later.
-   */
-  read(): Promise<Buffer> {
-    const { req } = this.#exchange;
-    if (this.#error !== undefined) throw this.#error;
-    const isDecoded = typeof req.readableEncoding === "string";
-    if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
-    this.#exchange.hold(REQUEST_BYTES + COPIES * Math.max(this.#declared, this.#bytes.length));
-    return new Promise<Buffer>((resolve, reject) => {
-      this.#reject = reject;
-      req.on("data", (piece: Buffer) => this.#take(piece));
-      req.on("end", () => {
-        const isWhole = this.#bytes.length === this.#size;
-        resolve(isWhole ? this.#bytes : this.#bytes.subarray(0, this.#size));
-      });
-      req.resume(); // other code may have paused it
+    req.on("end", () => {
+      resolve(body.length === size ? body : body.subarray(0, size));
+      body = NOTHING;
     });
-  }
-
-  #take(piece: Buffer): void {
-    if (this.#error !== undefined) return;
-    try {
-      this.#add(piece);
-    } catch (error) {
-      this.#error = error;
-      this.#bytes = NOTHING;
-      this.#reject?.(error);
-    }
-  }
-
-  #add(piece: Buffer): void {
-    if (!Buffer.isBuffer(piece)) throw touchedBody();
-    const end = this.#size + piece.length;
-    if (piece.length < SHORT_PIECES.bytes) this.#shortPieces++;
-    const isTooLong = end > this.#bytesMax || this.#shortPieces > SHORT_PIECES.max;
-    if (isTooLong) throw tooLarge(this.#bytesMax);
-    const isFirst = this.#size === 0; // and nearly always the only one
-    if (isFirst) this.#bytes = piece;
-    else if (end > this.#bytes.length) this.#grow(end);
-    if (!isFirst) piece.copy(this.#bytes, this.#size);
-    this.#size = end;
-  }
-
-  /** Kept as they come, pieces of one byte would take some 250 bytes each. */
-  #grow(end: number): void {
-    const isAccepted = this.#reject !== undefined; // else what is declared is nobody's promise
-    const room = isAccepted && end <= this.#declared ? this.#declared : 2 * end;
-    if (isAccepted && end > this.#declared) this.#exchange.hold(COPIES * room);
-    const longer = Buffer.allocUnsafe(room);
-    this.#bytes.copy(longer, 0, 0, this.#size);
-    this.#bytes = longer;
-  }
+    req.resume(); // other code may have paused it
+  });
 }
 
 function tooLarge(bytesMax: number): PlantStoreError {

@@ -1,22 +1,29 @@
 /**
- * One request and its response: what it holds in memory, how it is responded, and what is published about it.
+ * One request and its response: what it holds in memory, what is sent, and what is published about it.
  *
  * Invariants. Every failure has the body `{"error": int32, "message": string}` and nothing else; one without a code
- * of its own is `internal`, so no path or stack gets out. A request is responded once. What it holds is given back
- * in one place, when its response or its connection closes.
+ * of its own is `internal`, so no path or stack gets out. Each request gets one response. What it holds is given
+ * back in one place, after its response or its connection has closed and its work is done.
  *
  * Node discards a short body that nobody reads. A response that closes the connection, or comes before a longer
- * body, goes to the socket itself: Node's close would reset a client that still sends, and the reset can
- * overtake the response (RFC 9112 section 9.6).
+ * body, is written and not ended: Node's close would reset a client that still sends, and the reset can overtake
+ * the response (RFC 9112 section 9.6).
  */
 import { randomBytes } from "node:crypto";
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import { publishWarning, type RequestMessage, requests } from "../core/channels.ts";
 import { ERRORS, PlantStoreError, statusOf } from "../core/errors.ts";
-import type { VerifiedToken } from "../core/services.ts";
+import type { TokenVerifier, VerifiedToken } from "../core/services.ts";
 import type { Budget } from "./budget.ts";
+import { invalidToken } from "./head.ts";
 import { ignoreBody, ignoreFollowing } from "./node-internals.ts";
+
+/** What the requests of a listener share. */
+interface Shared {
+  readonly tokens: TokenVerifier;
+  readonly budget: Budget;
+}
 
 export interface Reply {
   readonly status: number;
@@ -59,6 +66,7 @@ export class Exchange {
   readonly res: ServerResponse;
   /** The client's own `X-Request-Id` if it is safe to repeat, else one of ours. */
   readonly requestId: string;
+  token = "";
   /** Whose request it is, once its token is accepted. */
   caller: VerifiedToken | undefined;
   operation: RequestMessage["operation"];
@@ -67,30 +75,26 @@ export class Exchange {
   client: string | undefined;
   /** The connection closes after the response, and no request that follows is carried out. */
   isLast = false;
-  readonly #budget: Budget;
+  readonly #shared: Shared;
   readonly #onEnd: ((exchange: Exchange) => void) | undefined;
-  /** The exchange that is responded before this one on its connection. */
-  #previous: Exchange | undefined;
   readonly #startedAt = requests.hasSubscribers ? performance.now() : undefined;
   readonly #isQueued: boolean;
   #held = 0;
-  #isResponded = false;
+  /** The response, and work: what is held is given back after the last of them. */
+  #unfinished = 1;
   #isPublished = false;
-  #isWorking = false;
   #isEnded = false;
 
   /** @param onEnd is called once the system has the response, or the client has left. Only for our own server. */
   constructor(
     req: IncomingMessage,
     res: ServerResponse,
-    budget: Budget,
-    previous?: Exchange,
+    shared: Shared,
     onEnd?: (exchange: Exchange) => void,
   ) {
     this.req = req;
     this.res = res;
-    this.#budget = budget;
-    this.#previous = previous;
+    this.#shared = shared;
     this.#onEnd = onEnd;
     const sent = req.headers["x-request-id"];
     this.requestId = typeof sent === "string" && SAFE_ID.test(sent) ? sent : OUR_ID + ++made;
@@ -101,9 +105,9 @@ export class Exchange {
     if (!(req.socket instanceof Socket)) res.on("finish", this.#end); // a tool for tests closes nothing
   }
 
-  /** Whether a response was sent, perhaps by other code. */
+  /** Whether there is a response, perhaps by other code. */
   get isResponded(): boolean {
-    return this.#isResponded || this.res.headersSent;
+    return this.res.headersSent;
   }
 
   /** Whether the system has the response, or the client has left. */
@@ -112,26 +116,29 @@ export class Exchange {
   }
 
   /**
-   * Holds so many bytes more until it is over, at most what one request can hold of the budget.
+   * Holds so many bytes in all until it is over, at most what one request can hold of the budget.
    *
    * @throws PlantStoreError `overloaded`.
    */
   hold(bytes: number): void {
-    const more = Math.min(bytes, this.#budget.requestMax - this.#held);
+    const { budget } = this.#shared;
+    const more = Math.min(bytes, budget.requestMax) - this.#held;
     if (this.#isEnded || more <= 0) return;
-    this.#budget.take(this.caller?.name ?? "", more);
+    budget.take(this.caller?.name ?? "", more);
     this.#held += more;
   }
 
+  /** Verifies the token once more. @throws PlantStoreError `invalid_token`, or what the token check throws. */
+  async verifyAgain(): Promise<void> {
+    if (!(await this.#shared.tokens.verify(this.token))) throw invalidToken();
+  }
+
   /** Gives nothing back until this work is over, even if the client leaves before, so that work cannot pile up. */
-  async during<T>(work: Promise<T>): Promise<T> {
-    this.#isWorking = true;
-    try {
-      return await work;
-    } finally {
-      this.#isWorking = false;
-      if (this.#isEnded) this.#giveBack();
-    }
+  during<T>(work: Promise<T>): Promise<T> {
+    this.#unfinished++;
+    const finish = () => this.#finish();
+    work.then(finish, finish);
+    return work;
   }
 
   /** Has the connection close after the response. */
@@ -141,31 +148,38 @@ export class Exchange {
     ignoreFollowing(this.req);
   }
 
-  /** Sends the head of a response without a length, unless one was sent; the caller sends the body and publishes. */
+  /** Sends the head of a response without a length, unless there is one; the caller sends the body and publishes. */
   startStream(contentType: string): boolean {
     if (this.isResponded) return false;
-    const type = ["Content-Type", contentType, "X-Content-Type-Options", "nosniff"];
-    this.res.writeHead(200, this.#headersFor("", type));
+    this.res.writeHead(200, this.#headersFor(contentType));
     return true;
   }
 
-  /** Sends the response, unless one was sent. */
-  respond(reply: Reply): void {
+  /** Sends the response, unless there is one. */
+  respond({ status, body, headers = [], error }: Reply): void {
     if (this.isResponded) return;
-    this.#isResponded = true;
-    const { req } = this;
-    const isCut = this.isLast || (req.complete === false && hasLongRest(req));
-    if (isCut) this.closeAfter();
-    else if (req.complete === false) req.resume(); // a short rest, perhaps of a body that was paused
-    const isInOrder = !this.#isQueued || this.#onEnd !== undefined;
-    const isShort = reply.body.length <= SHORT_BYTES && req.socket instanceof Socket;
-    if (isCut && isInOrder && isShort) this.#respondLast(reply);
-    else this.#send(reply);
-    this.publish(reply.status, reply.error);
+    const { req, res } = this;
+    const isUnread = req.complete === false; // `undefined` in tools for tests
+    if (isUnread && hasLongRest(req)) this.closeAfter();
+    if (this.isLast) ignoreBody(req);
+    else if (isUnread) req.resume(); // a short rest, perhaps of a body that was paused
+    const isWide = typeof body === "string" && NOT_ASCII.test(body);
+    const length = isWide ? Buffer.byteLength(body) : body.length;
+    const all = this.#headersFor(length > 0 ? "application/json" : undefined);
+    if (length > 0) all.push("Content-Length", `${length}`);
+    for (const text of headers) all.push(text);
+    res.writeHead(status, all);
+    const encoding = isWide ? "utf8" : "latin1";
+    const isAlone = length === 0 || req.method === "HEAD" || !(req.socket instanceof Socket);
+    // Ended later, and as Latin-1, head and body are one short write; `end(body)` makes two. Middleware around a
+    // mounted listener may drop the callback of a write.
+    if (isAlone || (this.#onEnd === undefined && !this.isLast)) res.end(body, encoding);
+    else res.write(body, encoding, () => (this.isLast ? linger(req.socket) : res.end()));
+    this.publish(status, error);
   }
 
   /** Responds with a failure, and warns if it has no code of its own. */
-  readonly fail = (cause: unknown): void => {
+  fail(cause: unknown): void {
     if (this.isResponded) return;
     const isKnown = cause instanceof PlantStoreError && Object.hasOwn(ERRORS, cause.code);
     const { code, message } = isKnown ? cause : { code: "internal", message: INTERNAL };
@@ -173,11 +187,11 @@ export class Exchange {
     const status = statusOf(error);
     const headers = status === 503 ? RETRY : (HEADERS[code] ?? []);
     this.respond({ status, headers, body: JSON.stringify({ error, message }), error });
-    if (status === 500) publishWarning("Cannot answer a request", cause, this.requestId);
-  };
+    if (status === 500) publishWarning("A request failed with 500", cause, this.requestId);
+  }
 
   /** Publishes once what became of the request. */
-  publish(status: number, error?: number, isCut = false): void {
+  publish(status: number, error?: number, brokeOff = false): void {
     if (this.#isPublished) return;
     this.#isPublished = true;
     if (!requests.hasSubscribers) return;
@@ -193,63 +207,33 @@ export class Exchange {
       requestId: this.requestId,
       token: this.caller?.name,
       operation: this.operation,
-      cut: isCut,
+      cut: brokeOff,
     } satisfies RequestMessage);
   }
 
-  /** Calls `then` once this response, and so every earlier one, has left. */
-  whenSent(then: () => void): void {
-    if (this.#isEnded || this.res.writableFinished) then();
-    else this.res.once("finish", then);
-  }
-
-  #headersFor(body: Reply["body"], headers: readonly string[] = []): string[] {
-    const all = ["Cache-Control", "no-store", "X-Request-Id", this.requestId, ...headers];
-    if (body.length === 0) return all;
-    all.push("Content-Type", "application/json", "Content-Length", `${Buffer.byteLength(body)}`);
-    all.push("X-Content-Type-Options", "nosniff");
+  #headersFor(contentType: string | undefined): string[] {
+    const all = ["Cache-Control", "no-store", "X-Request-Id", this.requestId];
+    if (contentType === undefined) return all;
+    all.push("X-Content-Type-Options", "nosniff", "Content-Type", contentType);
     return all;
   }
 
-  #send({ status, body, headers }: Reply): void {
-    const { res } = this;
-    res.writeHead(status, this.#headersFor(body, headers));
-    const isAscii = typeof body === "string" && !NOT_ASCII.test(body);
-    // Ended later, and as Latin-1, head and body are one short write; `end(body)` makes two. Middleware around a
-    // mounted listener may drop the callback of a write.
-    if (body.length === 0 || this.#onEnd === undefined) res.end(body);
-    else res.write(body, isAscii ? "latin1" : "utf8", () => res.end());
-  }
-
-  #respondLast({ status, body, headers }: Reply): void {
-    const { req, res } = this;
-    const others = Object.entries(res.getHeaders()).flat();
-    const date = ["Date", new Date().toUTCString()];
-    const all = [...this.#headersFor(body, headers), ...others, ...date];
-    const lines = all.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join("");
-    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`;
-    const text = req.method === "HEAD" ? head : head + Buffer.from(body).toString();
-    ignoreBody(req);
-    if (this.#previous === undefined) closeWith(req.socket, text);
-    else this.#previous.whenSent(() => closeWith(req.socket, text));
-  }
-
-  #giveBack(): void {
-    this.#budget.giveBack(this.caller?.name ?? "", this.#held);
+  #finish(): void {
+    if (--this.#unfinished > 0 || this.#held === 0) return;
+    this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
   }
 
   readonly #end = (): void => {
     if (this.#isQueued) this.req.socket.off("close", this.#end);
     if (this.#isEnded) return;
     this.#isEnded = true;
-    this.#previous = undefined; // or each exchange would keep all earlier ones
-    if (!this.#isWorking) this.#giveBack();
+    this.#finish();
     this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
     this.#onEnd?.(this);
   };
 }
 
-/** A longer rest of a body is not read to keep a connection open. A longer response needs time to be sent. */
+/** A longer rest of a body is not read to keep a connection open. */
 const SHORT_BYTES = 64 * 1024;
 
 /** Whether the client may still send so much that the connection is better closed. */
@@ -262,10 +246,10 @@ function hasLongRest({ headers }: IncomingMessage): boolean {
 
 const LINGER_MS = 2000;
 
-/** Sends a last text, and closes after the client has, or 2 s later. */
-export function closeWith(socket: Socket, text: string): void {
-  if (socket.destroyed) return;
-  socket.end(text);
+/** Closes after the client has, or 2 s later; what it sends until then is discarded. */
+export function linger(socket: Socket): void {
+  if (socket.destroyed || socket.writableEnded) return;
+  socket.end();
   // The parser gets nothing more: a body in small chunks would cost more than a request.
   socket.removeAllListeners("data");
   socket.on("data", () => {}).resume();

@@ -18,29 +18,28 @@ export const HEADERS_MAX = 100;
 const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]*)(?::[0-9]*)?$/;
 
 /**
- * Refuses what two programs could read in two ways (request smuggling, RFC 9112 section 11.2) and Node's parser
- * lets through. Only for our own server: another one's framing is its own.
- *
- * @throws PlantStoreError `bad_request` or `header_too_large`.
+ * What two programs could read in two ways (request smuggling, RFC 9112 section 11.2) and Node's parser lets
+ * through; `undefined` for an ordinary request. Only for our own server: another one's framing is its own.
  */
-export function checkFraming({ headers, httpVersion, rawHeaders }: IncomingMessage): void {
-  const { host, "transfer-encoding": coding, "content-length": length } = headers;
+export function framingErrorOf(req: IncomingMessage): PlantStoreError | undefined {
+  const { httpVersion, rawHeaders } = req;
+  const { host, "transfer-encoding": coding, "content-length": length } = req.headers;
   if (rawHeaders.length > 2 * HEADERS_MAX) {
     const message = `headers: expected at most ${HEADERS_MAX}, got more`;
-    throw new PlantStoreError("header_too_large", message);
+    return new PlantStoreError("header_too_large", message);
   }
   if (httpVersion !== "1.1" && httpVersion !== "1.0") {
-    throw badRequest(`HTTP: expected version 1.1 or 1.0, got ${httpVersion}`);
+    return badRequest(`HTTP: expected version 1.1 or 1.0, got ${httpVersion}`);
   }
   if (host === undefined ? httpVersion === "1.1" : !HOST.test(host)) {
-    throw badRequest("Host: expected one valid header, got none, several or another");
+    return badRequest(`Host: expected one host name, got ${quote(host ?? "")}`);
   }
-  if (length === "") throw badRequest("Content-Length: expected one number, or nothing");
-  if (coding === undefined) return;
+  if (length === "") return badRequest("Content-Length: expected one number, or nothing");
+  if (coding === undefined) return undefined;
   // RFC 9112 section 6.1: a proxy on the way may not know chunks, and so not where the body ends.
-  if (httpVersion === "1.0" || coding.toLowerCase() !== "chunked" || length !== undefined) {
-    throw badRequest("Transfer-Encoding: expected chunked alone in HTTP/1.1, or nothing");
-  }
+  const isChunked = httpVersion === "1.1" && coding.toLowerCase() === "chunked";
+  if (isChunked && length === undefined) return undefined;
+  return badRequest("Transfer-Encoding: expected chunked alone in HTTP/1.1, or nothing");
 }
 
 function badRequest(message: string, cause?: unknown): PlantStoreError {
@@ -63,14 +62,13 @@ export function errorOfParser(cause: NodeJS.ErrnoException & { readonly reason?:
 }
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token` (RFC 6750 section 2.1). */
-const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
+const BEARER = /^bearer +[A-Za-z0-9._~+/-]+=*$/i;
 /** A bearer header with anything in place of a token; perhaps the second header. */
 const BEARER_ATTEMPT = /(?:^|, )bearer +[^ ]/i;
 
 /** The token that a request shows. @throws PlantStoreError `missing_token` or `invalid_token`. */
 export function readBearer({ headers: { authorization = "" } }: IncomingMessage): string {
-  const token = BEARER.exec(authorization)?.[1];
-  if (token !== undefined) return token;
+  if (BEARER.test(authorization)) return authorization.slice("Bearer ".length).trimStart();
   if (BEARER_ATTEMPT.test(authorization)) throw invalidToken("text of another form");
   const got = authorization === "" ? "nothing" : "another scheme or no token";
   const message = `Authorization: expected "Bearer <ACCESS_TOKEN>", got ${got}`;
@@ -123,7 +121,7 @@ const PROXIES_MAX = 32;
  * each proxy appends the address that called it, and the client may have invented what is before.
  */
 export function clientOf({ headers, socket }: IncomingMessage, trusted?: TrustedProxies) {
-  let client = addressIn(socket.remoteAddress ?? "");
+  let client = socket.remoteAddress?.replace(/^::ffff:(?=[0-9.]+$)|%.*/g, "");
   if (trusted === undefined) return client;
   const list = `${headers["x-forwarded-for"] ?? ""}`.split(",").slice(-PROXIES_MAX);
   while (client !== undefined && trusted.check(client, isIP(client) === 6 ? "ipv6" : "ipv4")) {

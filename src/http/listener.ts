@@ -9,7 +9,7 @@
 
 import type { IncomingMessage, RequestListener } from "node:http";
 import { types } from "node:util";
-import { requests } from "../core/channels.ts";
+import { type RequestMessage, requests } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/json.ts";
 import {
@@ -21,16 +21,16 @@ import {
 } from "../core/options.ts";
 import type {
   PlantService,
-  Scope,
   TokenVerifier,
   TrustedProxies,
   Verdict,
   VerifiedToken,
 } from "../core/services.ts";
 import { Budget } from "./budget.ts";
-import { Body, Creates } from "./create.ts";
+import { create } from "./create.ts";
 import { Exchange, pathOf, type Reply } from "./exchange.ts";
 import { announcesBody, checkExpectation, clientOf, invalidToken, readBearer } from "./head.ts";
+import { holdBody } from "./node-internals.ts";
 import { Reads } from "./reads.ts";
 
 export interface ListenerOptions {
@@ -67,7 +67,7 @@ export function createRequestListener(options: ListenerOptions): RequestListener
   // Frameworks pass a third argument of their own, which must not arrive as sendContinue.
   return (req, res) => {
     joinDuplicates(req);
-    listener.handle(new Exchange(req, res, listener.budget));
+    listener.handle(new Exchange(req, res, listener));
   };
 }
 
@@ -80,28 +80,27 @@ function joinDuplicates({ headers, rawHeaders }: IncomingMessage): void {
   }
 }
 
-interface Operation {
-  /** The `operationId` in the OpenAPI document. */
-  readonly name: "createPlant" | "listPlants" | "getPlant";
-  readonly scope: Scope;
-}
-
-const CREATE: Operation = { name: "createPlant", scope: "write" };
-const LIST: Operation = { name: "listPlants", scope: "read" };
-const GET: Operation = { name: "getPlant", scope: "read" };
-
 /** The operations of a path, by their methods. */
-type Operations = ReadonlyMap<string, Operation>;
+type Operations = ReadonlyMap<string, NonNullable<RequestMessage["operation"]>>;
 /** @internal */
-export const PLANTS: Operations = new Map(Object.entries({ GET: LIST, HEAD: LIST, POST: CREATE }));
+export const PLANTS: Operations = new Map([
+  ["GET", "listPlants"],
+  ["HEAD", "listPlants"],
+  ["POST", "createPlant"],
+]);
 /** @internal */
-export const PLANT: Operations = new Map(Object.entries({ GET, HEAD: GET }));
+export const PLANT: Operations = new Map([
+  ["GET", "getPlant"],
+  ["HEAD", "getPlant"],
+]);
 
 /** @internal */
 export class Listener {
+  readonly tokens: TokenVerifier;
   readonly budget: Budget;
-  readonly #tokens: TokenVerifier;
-  readonly #creates: Creates;
+  /** The origin of the pages that may read a response, if that is the same for all requests. */
+  readonly onlyOrigin: string | undefined;
+  readonly #plants: PlantService;
   readonly #reads: Reads;
   readonly #bodyBytesMax: number;
   readonly #plantsPath: string;
@@ -112,20 +111,15 @@ export class Listener {
     assertPort("plants", options?.plants, "create");
     assertPort("tokens", options.tokens, "verify");
     assertNumbers(options);
-    const { plants, tokens } = options;
+    this.tokens = options.tokens;
     this.budget = new Budget(options.pendingBytesMax);
-    this.#tokens = tokens;
-    this.#creates = new Creates(plants, tokens);
-    this.#reads = new Reads(plants, tokens);
+    this.#plants = options.plants;
+    this.#reads = new Reads(options.plants);
     this.#bodyBytesMax = options.bodyBytesMax ?? NUMBER_OPTIONS.bodyBytesMax.default;
     this.#plantsPath = `${checkBasePath(options.basePath ?? "")}/plants`;
     this.#origins = checkOrigins(options.corsOrigins ?? []);
+    this.onlyOrigin = this.#origins.size === 1 ? [...this.#origins][0] : undefined;
     this.#trusted = options.trustedProxies;
-  }
-
-  /** The origin of the pages that may read a response, if that is the same for all requests. */
-  get onlyOrigin(): string | undefined {
-    return this.#origins.size === 1 ? [...this.#origins][0] : undefined;
   }
 
   /** Responds with an error of the framing, and closes. */
@@ -141,17 +135,17 @@ export class Listener {
     const { req } = exchange;
     try {
       const isAllowed = this.#receive(exchange);
-      if (isAllowed && isPreflight(req)) {
+      if (isAllowed && req.method === "OPTIONS" && isPreflight(req)) {
         exchange.respond(preflightReply(req));
         return;
       }
-      const token = readBearer(req);
-      const verdict = this.#tokens.verify(token);
-      const body = new Body(exchange, this.#bodyBytesMax);
-      const go = (caller: Verdict) => this.#carryOut(exchange, caller, token, body, sendContinue);
-      const isHere = !types.isPromise(verdict); // nearly always
-      if (isHere) go(verdict);
-      else body.holdUntil(verdict).then(go).catch(exchange.fail);
+      exchange.token = readBearer(req);
+      const verdict = this.tokens.verify(exchange.token);
+      if (types.isPromise(verdict)) {
+        holdBody(req, verdict);
+        const carryOut = (caller: Verdict) => this.#carryOut(exchange, caller, sendContinue);
+        verdict.then(carryOut).catch((error) => exchange.fail(error));
+      } else this.#carryOut(exchange, verdict, sendContinue);
     } catch (error) {
       exchange.fail(error);
     }
@@ -164,6 +158,7 @@ export class Listener {
     const { upgrade, connection = "", origin = "" } = req.headers;
     // Node's parser loses what follows an offer of another protocol, which Java's client makes by default.
     if (upgrade !== undefined && /upgrade/i.test(connection)) exchange.closeAfter();
+    if (this.#origins.size === 0) return false;
     const allowed = this.#origins.has(ANY_ORIGIN) ? ANY_ORIGIN : origin;
     if (!this.#origins.has(allowed)) return false;
     res.setHeader("Access-Control-Allow-Origin", allowed);
@@ -172,50 +167,61 @@ export class Listener {
   }
 
   /** @throws what is wrong with the head, in the turn of the call: nothing that follows is carried out before. */
-  #carryOut(
-    exchange: Exchange,
-    caller: Verdict,
-    token: string,
-    body: Body,
-    sendContinue?: () => void,
-  ): void {
-    const { req } = exchange;
+  #carryOut(exchange: Exchange, caller: Verdict, sendContinue?: () => void): void {
     if (exchange.isResponded || exchange.isOver) return; // while the token was verified
     if (!caller) throw invalidToken();
     if (!Array.isArray(caller.scopes)) throw new TypeError("verify: expected { name, scopes }");
     exchange.caller = caller;
-    const { operations, id } = this.#findRoute(req);
-    const operation = checkOperation(exchange, operations, caller);
-    checkExpectation(req);
-    if (operation === CREATE) {
-      this.#creates.create(exchange, token, body, sendContinue);
+    const id = this.#findOperation(exchange, caller);
+    checkExpectation(exchange.req);
+    if (exchange.operation === "createPlant") {
+      create(exchange, this.#plants, this.#bodyBytesMax, sendContinue);
       return;
     }
-    if (announcesBody(req)) {
+    if (announcesBody(exchange.req)) {
       exchange.closeAfter();
       throw new PlantStoreError("bad_request", "body: expected none in a read, got one");
     }
     const isList = id === undefined;
-    const reading = isList ? this.#reads.list(exchange, token) : this.#reads.get(exchange, id);
-    reading.catch(exchange.fail);
+    const reading = isList ? this.#reads.list(exchange) : this.#reads.get(exchange, id);
+    exchange.during(reading).catch((error) => exchange.fail(error));
   }
 
   /**
    * Paths are compared exactly: no decoding, no trailing slash, the query ignored, ids in canonical form.
    *
-   * @throws PlantStoreError `not_found`.
+   * @returns the id in the path.
+   * @throws PlantStoreError `not_found`, `method_not_allowed` or `insufficient_scope`.
    */
-  #findRoute(req: IncomingMessage): { readonly operations: Operations; readonly id?: bigint } {
-    const path = pathOf(req.url ?? "");
-    if (path === this.#plantsPath) return { operations: PLANTS };
+  #findOperation(exchange: Exchange, { scopes }: VerifiedToken): bigint | undefined {
+    const { req, res } = exchange;
+    const { method = "", url = "" } = req;
+    const path = pathOf(url);
     const prefix = `${this.#plantsPath}/`;
     const id = path.startsWith(prefix) ? parseCanonicalInt64(path.slice(prefix.length)) : undefined;
-    if (id !== undefined) return { operations: PLANT, id };
-    // Express keeps what it was asked for: after app.use("/plants", listener) the path is "/".
-    const isCut = "originalUrl" in req && `${req.originalUrl}`.startsWith(this.#plantsPath);
-    const why = isCut ? "; the program around the listener has cut it: use app.use(listener)" : "";
-    const known = `${this.#plantsPath} or ${prefix}{id}, an int64 without leading zeros`;
-    throw new PlantStoreError("not_found", `path: expected exactly ${known}${why}`);
+    if (id === undefined && path !== this.#plantsPath) {
+      // Express keeps what it was asked for: after app.use("/plants", listener) the path is "/".
+      const isShortened = "originalUrl" in req && `${req.originalUrl}`.startsWith(this.#plantsPath);
+      const known = `${this.#plantsPath} or ${prefix}{id}, an int64 without leading zeros`;
+      const why = isShortened
+        ? "; the program around the listener has cut it: use app.use(listener)"
+        : "";
+      throw new PlantStoreError("not_found", `path: expected exactly ${known}${why}`);
+    }
+    const operations = id === undefined ? PLANTS : PLANT;
+    exchange.operation = operations.get(method);
+    if (exchange.operation === undefined) {
+      const methods = [...operations.keys()].join(", ");
+      res.setHeader("Allow", methods);
+      const message = `method: expected one of ${methods}, got ${method}`;
+      throw new PlantStoreError("method_not_allowed", message);
+    }
+    const scope = exchange.operation === "createPlant" ? "write" : "read";
+    if (scopes.includes(scope)) return id;
+    const challenge = `Bearer realm="plant-store", error="insufficient_scope", scope="${scope}"`;
+    res.setHeader("WWW-Authenticate", challenge);
+    const message = `Authorization: expected a token with the scope "${scope}", got "${scopes.join(" ")}"`;
+    throw new PlantStoreError("insufficient_scope", message);
   }
 }
 
@@ -226,53 +232,23 @@ function assertPort(name: string, port: object, method: string): void {
   throw new TypeError(`${name}: expected an object with ${method}(), got ${got}`);
 }
 
-/** @throws PlantStoreError `method_not_allowed` or `insufficient_scope`. */
-function checkOperation(
-  exchange: Exchange,
-  operations: Operations,
-  { scopes }: VerifiedToken,
-): Operation {
-  const { method = "" } = exchange.req;
-  const operation = operations.get(method);
-  if (operation === undefined) {
-    const methods = [...operations.keys()].join(", ");
-    exchange.res.setHeader("Allow", methods);
-    const message = `method: expected one of ${methods}, got ${method}`;
-    throw new PlantStoreError("method_not_allowed", message);
-  }
-  const { name, scope } = operation;
-  exchange.operation = name;
-  if (scopes.includes(scope)) return operation;
-  const challenge = `Bearer realm="plant-store", error="insufficient_scope", scope="${scope}"`;
-  exchange.res.setHeader("WWW-Authenticate", challenge);
-  const message = `Authorization: expected a token with the scope "${scope}", got "${scopes.join(" ")}"`;
-  throw new PlantStoreError("insufficient_scope", message);
-}
-
 /** Headers that a page may read, in addition to those of the Fetch standard. */
 const EXPOSED = "Link, Retry-After, WWW-Authenticate, X-Request-Id";
-/** Headers that a page may send without asking for them. */
-const ALLOWED = ["authorization", "content-type", "x-request-id"];
-/** RFC 9110 section 5.6.2. */
-const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** A longer list is that of no page, and allows nothing more. */
-const ASKED_CHARACTERS_MAX = 1024;
+/** Names of headers that a page asks for (RFC 9110 section 5.6.2); a longer list is that of no page. */
+const ASKED = /^[!#$%&'*+.^_`|~0-9A-Za-z, \t-]{1,1024}$/;
 
 /** Whether a browser asks before a page sends a request. */
-function isPreflight({ method, headers }: IncomingMessage): boolean {
-  return method === "OPTIONS" && headers["access-control-request-method"] !== undefined;
+function isPreflight({ headers }: IncomingMessage): boolean {
+  return headers["access-control-request-method"] !== undefined;
 }
 
 /** For any path, so that a page can read a 404, and any header: tools for tracing add their own. */
 function preflightReply({ headers }: IncomingMessage): Reply {
-  const { "access-control-request-headers": list = "" } = headers;
-  const asked = list.length > ASKED_CHARACTERS_MAX ? [] : list.toLowerCase().split(/[ \t]*,[ \t]*/);
-  const allowed = new Set([...ALLOWED, ...asked.filter((name) => HEADER_NAME.test(name))]);
-  const methods = ["Access-Control-Allow-Methods", [...PLANTS.keys()].join(", ")];
-  const names = ["Access-Control-Allow-Headers", [...allowed].join(", ")];
-  return {
-    status: 204,
-    body: "",
-    headers: [...methods, ...names, "Access-Control-Max-Age", "7200"],
+  const { "access-control-request-headers": asked = "" } = headers;
+  const allowed = {
+    "Access-Control-Allow-Methods": [...PLANTS.keys()].join(", "),
+    "Access-Control-Allow-Headers": ASKED.test(asked) ? asked : "authorization, content-type",
+    "Access-Control-Max-Age": "7200",
   };
+  return { status: 204, body: "", headers: Object.entries(allowed).flat() };
 }

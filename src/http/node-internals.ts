@@ -33,17 +33,27 @@ export function ignoreBody(req: IncomingMessage): void {
   req.resume(); // or the parser may have paused the connection
 }
 
+/** No more is read for now once so much is held. */
+const HELD_BYTES = 64 * 1024;
+
 /**
- * Hands over each piece of a body as it comes, until it is called off: a stream that is paused keeps them, and
- * 16 KiB in pieces of one byte take 8 MB.
- *
- * @param take returns false if nothing more should be read for now.
- * @returns calls it off.
+ * Keeps a body in one piece until a promise is settled, and hands it on then: a stream that is paused keeps the
+ * pieces as they come, and 16 KiB in pieces of one byte take 8 MB.
  */
-export function takePieces(req: IncomingMessage, take: (piece: Buffer) => boolean): () => void {
+export function holdBody(req: IncomingMessage, until: Promise<unknown>): void {
   const { push } = req;
-  req.push = (piece: Buffer | null) => (piece === null ? push.call(req, piece) : take(piece));
-  return () => {
-    req.push = push;
+  let [held, size, isWhole] = [Buffer.allocUnsafe(1024), 0, false];
+  req.push = (piece: Buffer | null) => {
+    const end = size + (piece?.length ?? 0);
+    if (end > held.length) held = Buffer.concat([held.subarray(0, size)], 2 * end);
+    piece?.copy(held, size);
+    [size, isWhole] = [end, piece === null];
+    return size < HELD_BYTES;
   };
+  const release = () => {
+    req.push = push;
+    if (size > 0) req.push(held.subarray(0, size));
+    if (isWhole) req.push(null);
+  };
+  until.then(release, release);
 }

@@ -11,10 +11,9 @@ import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { INT64_RANGE, parseCanonicalInt64 } from "../core/json.ts";
 import { Semaphore } from "../core/semaphore.ts";
-import type { PlantService, TokenVerifier } from "../core/services.ts";
+import type { PlantService } from "../core/services.ts";
 import { quote } from "../core/text.ts";
 import type { Exchange } from "./exchange.ts";
-import { invalidToken } from "./head.ts";
 
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
@@ -36,32 +35,29 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 
 export class Reads {
   readonly #plants: PlantService;
-  readonly #tokens: TokenVerifier;
   /** Reads whose clients have left must not pile up in the store: each keeps the sixteen of its connection. */
   readonly #reading = new Semaphore(READING_MAX);
   readonly #turns = new Semaphore(1);
 
-  constructor(plants: PlantService, tokens: TokenVerifier) {
+  constructor(plants: PlantService) {
     this.#plants = plants;
-    this.#tokens = tokens;
   }
 
   /** @throws PlantStoreError `overloaded`, `unknown_plant`, or what the store throws. */
   async get(exchange: Exchange, id: bigint): Promise<void> {
     exchange.hold(PLANT_BYTES);
-    const reading = this.#reading.run(async () => {
+    const line = await this.#reading.run(async () => {
       return exchange.isOver ? undefined : this.#plants.getLine(id);
     });
-    const line = await exchange.during(reading);
     if (exchange.isOver) return;
     if (line === undefined)
       throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
-    exchange.hold(line.length);
+    exchange.hold(PLANT_BYTES + line.length);
     exchange.respond({ status: 200, body: line });
   }
 
   /** @throws PlantStoreError `invalid_query`, `overloaded`, or what the store or the token check throws. */
-  async list(exchange: Exchange, token: string): Promise<void> {
+  async list(exchange: Exchange): Promise<void> {
     const { httpVersion, headers, url = "" } = exchange.req;
     const query = parseListQuery(url);
     exchange.hold(LIST_BYTES);
@@ -69,10 +65,9 @@ export class Reads {
     const isStream = httpVersion !== "1.0" && headers.accept?.toLowerCase().includes(NDJSON);
     const { after, limit = isStream ? Number.POSITIVE_INFINITY : LIMIT_DEFAULT } = query;
     const bytesMax = isStream ? Number.POSITIVE_INFINITY : PAGE_BYTES_MAX;
-    const slices = this.#slices(exchange, token, { after, limit, bytesMax });
+    const slices = this.#slices(exchange, { after, limit, bytesMax });
     try {
-      const send = isStream ? sendStream : sendPage;
-      await exchange.during(send(exchange, slices, limit));
+      await (isStream ? sendStream : sendPage)(exchange, slices, limit);
     } finally {
       await slices.return(false);
     }
@@ -81,7 +76,6 @@ export class Reads {
   /** The first lines of a list: up to a number of them, or until they have a number of bytes. */
   async *#slices(
     exchange: Exchange,
-    token: string,
     { after, limit, bytesMax }: { after: bigint | undefined; limit: number; bytesMax: number },
   ): Slices {
     const slices = this.#plants.listLines({ after })[Symbol.asyncIterator]();
@@ -89,10 +83,10 @@ export class Reads {
     try {
       for (;;) {
         const next = await this.#turns.run(async () => {
-          if (!exchange.isOver) await setImmediate(); // nor must lists pile up
+          if (!exchange.isOver) await setImmediate(); // a list whose client has left takes no turn
           return exchange.isOver ? undefined : slices.next();
         });
-        if (!(await this.#tokens.verify(token))) throw invalidToken();
+        await exchange.verifyAgain();
         if (next === undefined || next.done === true) return false;
         const slice = next.value;
         if ((slice.at(-1) ?? LINE_FEED) !== LINE_FEED) {
@@ -117,14 +111,11 @@ export class Reads {
 /** @throws what fails before the first slice is sent. */
 async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
   const { req, res, requestId } = exchange;
-  let held = LIST_BYTES;
   try {
     let next = await slices.next();
     if (!exchange.startStream(NDJSON)) return;
     while (next.done !== true && req.method !== "HEAD" && !exchange.isOver) {
-      const bytes = Math.max(held, SLICE_COPIES * next.value.length);
-      exchange.hold(bytes - held);
-      held = bytes;
+      exchange.hold(SLICE_COPIES * next.value.length);
       if (!res.write(next.value)) await drained(exchange);
       next = await slices.next();
     }
@@ -132,7 +123,10 @@ async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
     res.end();
   } catch (error) {
     if (!res.headersSent) throw error;
-    if (!exchange.isOver) publishWarning("Cannot continue a stream of plants", error, requestId);
+    // The operator has revoked the token.
+    const isExpected = error instanceof PlantStoreError && error.code === "invalid_token";
+    if (!exchange.isOver && !isExpected)
+      publishWarning("Cannot continue a stream of plants", error, requestId);
     exchange.publish(200, undefined, true);
     res.destroy();
   }
@@ -157,9 +151,10 @@ async function drained(exchange: Exchange): Promise<void> {
 
 async function sendPage(exchange: Exchange, slices: Slices, limit: number): Promise<void> {
   const lines: Uint8Array[] = [Buffer.from("[")];
-  let next = await slices.next();
+  let [next, bytes] = [await slices.next(), LIST_BYTES];
   for (; next.done !== true; next = await slices.next()) {
-    exchange.hold(2 * next.value.length);
+    bytes += 2 * next.value.length;
+    exchange.hold(bytes);
     lines.push(next.value);
   }
   const body = Buffer.concat(lines.length === 1 ? [...lines, Buffer.from("\n")] : lines);

@@ -35,7 +35,7 @@ export interface ServerOptions extends ListenerOptions {
   /** An idle connection is closed after this. Default: 75,000, so that a load balancer closes first. */
   readonly keepAliveTimeoutMs?: number | undefined;
   /**
-   * Connections that are open at once. If one more comes, the client with the most loses its oldest; all without
+   * Connections that are open at once. If one more comes, the client with the most loses old ones; all without
    * a good token are one client. Default: what the limit of open files and half of the memory or heap allow, at
    * 48 KiB each, or 250 KiB with TLS.
    */

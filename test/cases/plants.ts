@@ -63,7 +63,7 @@ function nest(open: string, close: string, inner: string): string {
 }
 
 const MALFORMED: readonly [what: string, body: string, message?: RegExp][] = [
-  ["nothing at all", "", /empty/],
+  ["nothing at all", "", /end of the text/],
   ["a comma after the last member", '{"id":<1>,"name":"x",}'],
   ["an unclosed array of a million levels", "[".repeat(1_000_000)],
   ["two values on two lines", '{"id":<1>,"name":"x"}\n{"id":<2>,"name":"y"}\n'],

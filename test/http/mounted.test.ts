@@ -42,7 +42,7 @@ const DECODED: readonly [what: string, bodies: readonly string[], touch: Touch][
 describe("the answer names the mistake, and nothing is stored, if other code", () => {
   for (const [what, bodies, touch] of DECODED) {
     test(`${what} of the body`, async (t) => {
-      const warnings = collectWarnings(t, "Cannot answer a request");
+      const warnings = collectWarnings(t, "A request failed with 500");
       for (const body of bodies) {
         const { answer, lines } = await create(t, touch, { body });
         assert.match(assertError(answer, 50001), /before any body parser/);
