@@ -5,12 +5,11 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { clock } from "../../src/clock.ts";
 import type { NewPlant, PlantStore } from "../../src/index.ts";
-import { failReads } from "../support/failing-reads.ts";
+import { LogFile } from "../../src/log/file.ts";
 import { endWrites } from "../support/failing-writes.ts";
 import { makeFolder } from "../support/folders.ts";
-import { holdReads } from "../support/held-reads.ts";
 import { collect, logPath, openFilesIn, openStore, readLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
+import { makeLatch, until } from "../support/watch.ts";
 
 const FERN: NewPlant = { id: 7n, name: "Fern", tag: "indoor" };
 const IVY: NewPlant = { id: 8n, name: "Ivy" };
@@ -140,14 +139,19 @@ test("a close finishes what was accepted, and refuses what comes then", async (t
 test("a close waits for the read of a list, which then ends with the code closed (fake delay)", async (t) => {
   const { folder, store } = await openWith(t, [PLANT, { id: 2n, name: "x".repeat(1e5) }]);
   const list = store.list();
-  const reads = holdReads(t);
+  const { released, release } = makeLatch();
+  const { read } = LogFile.prototype;
+  const reads = t.mock.method(LogFile.prototype, "read", async function (this: LogFile, ...args) {
+    await released;
+    return read.apply(this, args);
+  } as typeof read);
   const first = list.next();
-  await until("the list reads", () => reads.count() === 1);
+  await until("the list reads", () => reads.mock.callCount() === 1);
   const closing = store.close();
   // Takes longer than a close.
   for (let n = 0; n < 5; n++) await (await openStore(t, makeFolder(t))).close();
   assert.ok(openFilesIn(folder).includes(logPath(folder)));
-  reads.release();
+  release();
   assert.deepEqual((await first).value, PLANT);
   await closing;
   await assert.rejects(list.next(), { code: "closed" });
@@ -191,11 +195,11 @@ for (const [what, read] of Object.entries(READS)) {
   const code = what === "repeat" ? "write_failed" : "read_failed";
   test(`a ${what} that cannot be read is ${code}, and the store goes on (fake fault)`, async (t) => {
     const { store } = await reopenWith(t, PLANTS);
-    const reads = failReads(t);
-    reads.begin();
+    const fault = Object.assign(new Error("EIO: i/o error, read"), { code: "EIO" });
+    const { mock } = t.mock.method(LogFile.prototype, "read", () => Promise.reject(fault));
     await assert.rejects(read(store), { code });
     assert.equal(await store.create({ id: 9n, name: "new" }), "created");
-    reads.end();
+    mock.restore();
     await read(store);
   });
 }

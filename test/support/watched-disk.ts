@@ -1,5 +1,11 @@
 /** The disk of this process, watched: for tests of what is done in which order, and of what a kill leaves. */
-import { type Disk, disk, type OpenFile, setDisk } from "../../src/log/disk.ts";
+import { disk, setDisk } from "../../src/log/disk.ts";
+
+/** The methods that change something, and which of their arguments is the path; an open file has its own. */
+const CHANGES: Readonly<Record<string, number>> = {
+  ...{ rename: 1, unlink: 0, makeFolder: 0, removeFolder: 0, syncFolder: 0 },
+  ...{ append: -1, truncate: -1, sync: -1 },
+};
 
 /**
  * Does work, and calls `before` ahead of each operation that changes something.
@@ -12,53 +18,33 @@ export async function watchDisk<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   const system = disk;
-  const watchFile = (file: OpenFile, path: string): OpenFile => ({
-    state: () => file.state(),
-    read: (...args) => file.read(...args),
-    append: async (...args) => {
-      before(`append ${path}`);
-      return file.append(...args);
-    },
-    truncate: (bytes) => {
-      before(`truncate ${path}`);
-      file.truncate(bytes);
-    },
-    sync: async () => {
-      before(`sync ${path}`);
-      return file.sync();
-    },
-    close: () => file.close(),
-  });
-  const watched: Disk = {
-    openForReading: async (path) => watchFile(await system.openForReading(path), path),
-    openForAppending: async (path) => {
-      before(`open ${path}`);
-      return watchFile(await system.openForAppending(path), path);
-    },
-    stat: (path) => system.stat(path),
-    list: (folder) => system.list(folder),
-    rename: (from, to) => {
-      before(`rename ${to}`);
-      system.rename(from, to);
-    },
-    unlink: (path) => {
-      before(`unlink ${path}`);
-      system.unlink(path);
-    },
-    makeFolder: (folder) => {
-      before(`makeFolder ${folder}`);
-      system.makeFolder(folder);
-    },
-    removeFolder: (folder) => {
-      before(`removeFolder ${folder}`);
-      system.removeFolder(folder);
-    },
-    syncFolder: async (folder) => {
-      before(`syncFolder ${folder}`);
-      return system.syncFolder(folder);
-    },
-  };
-  setDisk(watched);
+  const watch = <Target extends object>(target: Target, own = ""): Target =>
+    new Proxy(target, {
+      get(_, key) {
+        const name = String(key);
+        const method: unknown = Reflect.get(target, key);
+        if (typeof method !== "function") return method; // there is no `then`
+        const member = method.bind(target);
+        const at = CHANGES[name];
+        if (name.startsWith("open")) {
+          return async (path: string) => {
+            if (name === "openForAppending") before(`open ${path}`);
+            return watch(await member(path), path);
+          };
+        }
+        if (at === undefined) return member;
+        return (...args: readonly unknown[]) => {
+          try {
+            before(`${name} ${args[at] ?? own}`);
+          } catch (error) {
+            if (/^(append|sync)/.test(name)) return Promise.reject(error);
+            throw error;
+          }
+          return member(...args);
+        };
+      },
+    });
+  setDisk(watch(system));
   try {
     return await work();
   } finally {
