@@ -9,9 +9,8 @@
  * differ by a quarter for as long as they live. A ratio is that of two samples of one round.
  */
 import path from "node:path";
-import { create, loadName } from "./load.ts";
+import { create, type Load } from "./load.ts";
 import {
-  note,
   type Start,
   startFloor,
   startMounted,
@@ -19,67 +18,47 @@ import {
   startStore,
   withFolder,
 } from "./programs.ts";
-import {
-  describeMachine,
-  formatSpread,
-  median,
-  numbers,
-  printTable,
-  readOptions,
-} from "./report.ts";
+import { formatSpread, median, note, printTable, readOptions } from "./report.ts";
 
 const options = readOptions({
-  connections: "numbers of connections (64,256,1024)",
-  rounds: "samples of each program at each number of connections (7)",
-  seconds: "of a sample (3)",
-  warm: "seconds of load before a sample (8)",
-  against: "another built checkout, measured beside this one",
-  only: "programs with this in their name, and the floor",
+  connections: "64,256,1024",
+  rounds: "7",
+  seconds: "3",
+  warm: "8",
+  against: "",
+  only: "", // programs with this in their name, and the floor
 });
-const seconds = Number(options.seconds ?? 3);
-const warmSeconds = Number(options.warm ?? 8);
+const other = options.text("against");
 
 const PROGRAMS: Readonly<Record<string, Start>> = {
   floor: startFloor,
   "plant store": startStore(),
   mounted: startMounted,
   "fastify + better-sqlite3": startPeer,
-  ...(options.against === undefined ? {} : { "other checkout": startStore(options.against) }),
+  ...(other === "" ? {} : { "other checkout": startStore(other) }),
 };
 
-interface Sample {
-  readonly perSecond: number;
-  readonly p50Ms: number;
-  /** Of the server, for each request. */
-  readonly cpuUs: number;
-}
-
-async function measure(start: Start, connections: number): Promise<Sample> {
+function measure(name: string, connections: number): Promise<Load> {
   return withFolder(async (folder) => {
-    const server = await start(path.join(folder, "data"));
-    try {
-      await create(server, connections, warmSeconds);
-      const before = server.cpuUs();
-      const { perSecond, p50Ms, requests } = await create(server, connections, seconds);
-      return { perSecond, p50Ms, cpuUs: (server.cpuUs() - before) / requests };
-    } finally {
-      await server.stop();
-    }
+    const server = await (PROGRAMS[name] as Start)(path.join(folder, "data"));
+    await create(server, connections, options.number("warm"));
+    const sample = await create(server, connections, options.number("seconds"));
+    await server.stop();
+    return sample;
   });
 }
 
 const names = Object.keys(PROGRAMS).filter((name) => {
-  return name === "floor" || name.includes(options.only ?? "");
+  return name === "floor" || name.includes(options.text("only"));
 });
-const rounds = Number(options.rounds ?? 7);
 const rows: string[][] = [];
-for (const connections of numbers(options.connections ?? "64,256,1024")) {
-  const samples = new Map<string, Sample[]>(names.map((name) => [name, []]));
-  for (let round = 0; round < rounds; round++) {
-    note(`${connections} connections, round ${round + 1} of ${rounds}`);
+for (const connections of options.numbers("connections")) {
+  const samples = new Map<string, Load[]>(names.map((name) => [name, []]));
+  for (let round = 0; round < options.number("rounds"); round++) {
+    note(`${connections} connections, round ${round + 1} of ${options.text("rounds")}`);
     for (let turn = 0; turn < names.length; turn++) {
       const name = names[(turn + round) % names.length] ?? "";
-      samples.get(name)?.push(await measure(PROGRAMS[name] as Start, connections));
+      samples.get(name)?.push(await measure(name, connections));
     }
   }
   for (const [name, own] of samples) {
@@ -88,18 +67,13 @@ for (const connections of numbers(options.connections ?? "64,256,1024")) {
       return formatSpread(own.map(({ perSecond }, at) => perSecond / (others[at]?.perSecond ?? 0)));
     };
     rows.push([
-      String(connections),
+      `${connections}`,
       name,
       Math.round(median(own.map(({ perSecond }) => perSecond))).toLocaleString("en-US"),
       ratioTo("floor"),
       ratioTo("plant store"),
       median(own.map(({ p50Ms }) => p50Ms)).toFixed(2),
-      median(own.map(({ cpuUs }) => cpuUs)).toFixed(1),
     ]);
   }
 }
-process.stdout.write(`${describeMachine()}, load by ${loadName}\n\n`);
-printTable(
-  ["connections", "program", "creates/s", "/ floor", "/ plant store", "p50 ms", "CPU µs"],
-  rows,
-);
+printTable(["connections", "program", "creates/s", "/ floor", "/ plant store", "p50 ms"], rows);

@@ -1,18 +1,13 @@
-/**
- * Load on one server for some seconds, by `wrk` if it is installed, or else by load/client.mjs. Every create has an id
- * that no other create of the process has.
- */
-import { spawnSync } from "node:child_process";
+/** Load on one server for some seconds, by `wrk`. Every create has an id that no other create of the process has. */
+import fs from "node:fs";
 import { fileURLToPath } from "node:url";
-import { isInstalled, pinned, runToEnd, type Server } from "./programs.ts";
+import { runToEnd, type Server } from "./programs.ts";
 
 export interface Load {
   /** The first id. */
   readonly firstId: number;
-  /** Answers with status 200. */
+  /** Responses with status 200. */
   readonly requests: number;
-  /** How many more may have been carried out: `wrk` closes connections with requests in flight. */
-  readonly inFlightMax: number;
   readonly perSecond: number;
   readonly p50Ms: number;
 }
@@ -24,18 +19,12 @@ interface LookUp {
   readonly count: number;
 }
 
-const SCRIPT = fileURLToPath(new URL("load/requests.lua", import.meta.url));
-const CLIENT = fileURLToPath(new URL("load/client.mjs", import.meta.url));
-const hasWrk = isInstalled("wrk", ["-v"]);
-
-export const loadName = hasWrk
-  ? "wrk"
-  : "a client in Node, which may be the bottleneck (apt-get install wrk is better)";
+const SCRIPT = fileURLToPath(new URL("requests.lua", import.meta.url));
 
 /** 16 digits from the first to the last; a run has room for 100 million. */
 let nextId = 1_000_000_000_000_000;
 
-/** @throws Error when any request was not answered 200. */
+/** @throws Error when any request got another response than 200. */
 export async function load(
   { port, token }: Server,
   connections: number,
@@ -44,37 +33,29 @@ export async function load(
 ): Promise<Load> {
   const firstId = lookUp?.firstId ?? nextId;
   if (lookUp === undefined) nextId += 100_000_000;
-  const kind = lookUp === undefined ? ["create"] : [lookUp.kind, String(lookUp.count)];
   const size = ["-t1", `-c${connections}`, `-d${Math.ceil(seconds)}s`, "--timeout", "10s"];
-  const url = `http://127.0.0.1:${port}`;
-  const numbers = [port, token, connections, seconds, firstId].map(String);
-  const words = hasWrk
-    ? ["wrk", ...size, "-s", SCRIPT, url, "--", String(firstId), token, ...kind]
-    : [process.execPath, CLIENT, ...numbers, ...kind];
-  const text = await runToEnd([...pinned(1), ...words]);
+  const kind = lookUp === undefined ? ["create"] : [lookUp.kind, `${lookUp.count}`];
+  const args = ["-s", SCRIPT, `http://127.0.0.1:${port}`, "--", `${firstId}`, token, ...kind];
+  const text = await runToEnd(["wrk", ...size, ...args]);
   const { requests, us, p50, failures } = JSON.parse(text.trim().split("\n").at(-1) ?? "");
-  if (failures > 0 || requests === 0) {
-    throw new Error(`${failures} requests failed, ${requests} were answered 200`);
-  }
-  const inFlightMax = hasWrk ? connections : 0;
-  return { firstId, requests, inFlightMax, perSecond: requests / (us / 1e6), p50Ms: p50 / 1000 };
+  if (failures > 0 || requests === 0) throw new Error(`${failures} of ${requests} failed`);
+  return { firstId, requests, perSecond: requests / (us / 1e6), p50Ms: p50 / 1000 };
 }
 
-/** Creates with a check that the log grew by as many lines as creates were answered. */
+/** Creates with a check that the log grew by as many lines as there were responses, and what was in flight at the end. */
 export async function create(server: Server, connections: number, seconds: number): Promise<Load> {
-  const before = countLines(server);
+  const before = await countLines(server);
   const result = await load(server, connections, seconds);
   if (server.log === undefined) return result;
   await new Promise((resolve) => setTimeout(resolve, 200)); // what was in flight is stored
-  const stored = countLines(server) - before;
-  if (stored < result.requests || stored > result.requests + result.inFlightMax) {
-    throw new Error(`${result.requests} were answered 200, and ${stored} stored`);
+  const stored = (await countLines(server)) - before;
+  if (stored < result.requests || stored > result.requests + connections) {
+    throw new Error(`${result.requests} responses were 200, and ${stored} plants are stored`);
   }
   return result;
 }
 
-function countLines({ log }: Server): number {
-  if (log === undefined) return 0;
-  const { stdout } = spawnSync("wc", ["-l", log], { encoding: "utf8" });
-  return Number.parseInt(stdout, 10) || 0; // there may be no log yet
+async function countLines({ log }: Server): Promise<number> {
+  if (log === undefined || !fs.existsSync(log)) return 0;
+  return Number.parseInt(await runToEnd(["wc", "-l", log]), 10);
 }

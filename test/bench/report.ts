@@ -2,32 +2,25 @@
 import os from "node:os";
 import { parseArgs } from "node:util";
 
-/** The options that were given, all with a value. Prints the texts and exits on `--help` or an unknown one. */
-export function readOptions<Name extends string>(
-  texts: Readonly<Record<Name, string>>,
-): Partial<Record<Name, string>> {
-  const names = Object.keys(texts) as Name[];
-  const options = Object.fromEntries(names.map((name) => [name, { type: "string" } as const]));
-  try {
-    return parseArgs({ options }).values as Partial<Record<Name, string>>;
-  } catch {
-    for (const name of names) process.stderr.write(`  --${name.padEnd(12)} ${texts[name]}\n`);
-    process.exit(2);
-  }
-}
-
-/** Numbers with commas between. */
-export function numbers(text: string): number[] {
-  return text.split(",").map((part) => Number(part.replaceAll("_", "")));
+/** The options, with their defaults; lists of numbers have commas between. @throws for any other option. */
+export function readOptions<Name extends string>(defaults: Readonly<Record<Name, string>>) {
+  const names = Object.keys(defaults) as Name[];
+  const options = Object.fromEntries(
+    names.map((name) => [name, { type: "string", default: defaults[name] } as const]),
+  );
+  const values: Readonly<Record<string, unknown>> = parseArgs({ options }).values;
+  const text = (name: Name) => String(values[name]);
+  const numbers = (name: Name) =>
+    text(name)
+      .split(",")
+      .map((part) => Number(part.replaceAll("_", "")));
+  return { text, numbers, number: (name: Name) => numbers(name)[0] ?? 0 };
 }
 
 export function median(samples: readonly number[]): number {
   const sorted = [...samples].sort((a, b) => a - b);
-  const [upper = Number.NaN, lower = Number.NaN] = [
-    sorted[sorted.length >> 1],
-    sorted[(sorted.length - 1) >> 1],
-  ];
-  return (lower + upper) / 2;
+  const at = (place: number) => sorted[place] ?? Number.NaN;
+  return (at(sorted.length >> 1) + at((sorted.length - 1) >> 1)) / 2;
 }
 
 /** `0.71 (0.68-0.74)`: the median, the least and the most. */
@@ -36,14 +29,15 @@ export function formatSpread(samples: readonly number[]): string {
   return `${median(samples).toFixed(2)} (${least.toFixed(2)}-${most.toFixed(2)})`;
 }
 
-export function describeMachine(): string {
+/** Prints the machine, and a table in Markdown. */
+export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
   const [cpu] = os.cpus();
-  const load = os.loadavg()[0]?.toFixed(1);
-  return `${os.cpus().length} x ${cpu?.model.trim()}, Node ${process.version}, load average ${load} at the start`;
+  const lines = [head, head.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |\n`);
+  process.stdout.write(`${os.cpus().length} x ${cpu?.model.trim()}, Node ${process.version}\n\n`);
+  process.stdout.write(lines.join(""));
 }
 
-/** A table in Markdown. */
-export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
-  const lines = [head, head.map(() => "---"), ...rows];
-  process.stdout.write(`${lines.map((cells) => `| ${cells.join(" | ")} |\n`).join("")}`);
+/** Prints a line of progress on standard error. */
+export function note(text: string): void {
+  process.stderr.write(`${text}\n`);
 }

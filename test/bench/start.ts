@@ -4,25 +4,18 @@
  *
  *   npm run bench -- start --lines 0,1_000_000,10_000_000
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import fs from "node:fs";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { createToken } from "../../src/index.ts";
-import { builtMain, endWithBench, note, readPort, withFolder } from "./programs.ts";
-import { describeMachine, formatSpread, numbers, printTable, readOptions } from "./report.ts";
+import { postPlant } from "../support/post.ts";
+import { serve, withFolder } from "./programs.ts";
+import { formatSpread, note, printTable, readOptions } from "./report.ts";
 
-const options = readOptions({
-  lines: "lengths of logs (0,1_000_000,10_000_000)",
-  rounds: "starts of each (5)",
-  program: "an executable to start instead of the built script",
-});
-const program = options.program === undefined ? [process.execPath, builtMain()] : [options.program];
+const options = readOptions({ lines: "0,1_000_000,10_000_000", rounds: "5" });
 /** All lines have one length; ids are scattered over a range of 2^32 without a repeat. */
 const FIRST_ID = 10_000_000_000;
 const LINES_PER_WRITE = 50_000;
-const SERVE = ["serve", "--port", "0", "--log", "off", "--data"];
 
 function writeLog(file: string, lines: number): void {
   const fd = fs.openSync(file, "wx", 0o600);
@@ -44,56 +37,44 @@ function readOnce(file: string): number {
   const block = Buffer.alloc(2 ** 20);
   const fd = fs.openSync(file, "r");
   let sum = 0;
-  for (;;) {
-    const got = fs.readSync(fd, block);
-    if (got === 0) break;
+  for (let got = -1; got !== 0; ) {
+    got = fs.readSync(fd, block);
     sum = crc32(block.subarray(0, got), sum);
   }
   fs.closeSync(fd);
-  return performance.now() - begin;
+  return (performance.now() - begin) / 1000;
 }
 
 let created = 0;
 
-/** One start, one create, one clean stop; returns when the create was answered. */
-async function start(data: string, token: string): Promise<number> {
-  const [first = "", ...rest] = [...program, ...SERVE, data];
+/** One start, one create, one clean stop; returns the seconds until the plant was stored. */
+async function start(folder: string, token: string): Promise<number> {
   const begin = performance.now();
-  const child = spawn(first, rest, { stdio: ["ignore", "pipe", "pipe"] });
-  endWithBench(child);
-  const port = await readPort(child);
-  const answer = await fetch(`http://127.0.0.1:${port}/plants`, {
-    method: "POST",
-    headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
-    body: `{"id":${++created},"name":"Fern"}`,
-  });
-  if (answer.status !== 200) throw new Error(`the answer was ${answer.status}`);
-  const ms = performance.now() - begin;
-  const ended = once(child, "exit");
-  child.kill();
-  await ended;
-  return ms;
+  const server = await serve(folder, token);
+  const url = `http://127.0.0.1:${server.port}`;
+  const { status } = await postPlant(url, token, `{"id":${++created},"name":"Fern"}`);
+  if (status !== 200) throw new Error(`the response was ${status}`);
+  const seconds = (performance.now() - begin) / 1000;
+  await server.stop();
+  return seconds;
 }
 
 const rows: string[][] = [];
-for (const lines of numbers(options.lines ?? "0,1_000_000,10_000_000")) {
+for (const lines of options.numbers("lines")) {
   await withFolder(async (folder) => {
     note(`${lines} lines`);
     const log = path.join(folder, "plants.jsonl");
-    fs.chmodSync(folder, 0o700);
     const token = await createToken(folder, { name: "bench" });
     writeLog(log, lines);
     await start(folder, token); // its stop leaves a checkpoint
     const starts: number[] = [];
     const reads: number[] = [];
-    for (let round = 0; round < Number(options.rounds ?? 5); round++) {
-      reads.push(readOnce(log) / 1000);
-      starts.push((await start(folder, token)) / 1000);
+    for (let round = 0; round < options.number("rounds"); round++) {
+      reads.push(readOnce(log));
+      starts.push(await start(folder, token));
     }
     const ratios = starts.map((seconds, at) => seconds / (reads[at] ?? 0));
-    const cells = [formatSpread(starts), formatSpread(reads), formatSpread(ratios)];
-    rows.push([lines.toLocaleString("en-US"), ...cells]);
+    rows.push([lines.toLocaleString("en-US"), ...[starts, reads, ratios].map(formatSpread)]);
   });
 }
-process.stdout.write(`${describeMachine()}\n\n`);
 printTable(["plants", "first plant s", "one read with CRC-32 s", "ratio"], rows);
