@@ -4,13 +4,11 @@ import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { publishWarning } from "../core/channels.ts";
 import type { PlantServer } from "../index.ts";
-import { UsageError } from "./command.ts";
+import { type OptionValues, UsageError } from "./command.ts";
+import type { LISTENER } from "./options.ts";
 
 /** The options that name the files. */
-export interface CertificateFiles {
-  readonly tlsCert: string | undefined;
-  readonly tlsKey: string | undefined;
-}
+export type CertificateFiles = Pick<OptionValues<typeof LISTENER>, "tlsCert" | "tlsKey">;
 
 /** `undefined` if no files are named. @throws UsageError if only one is; Error that names both. */
 export function readCertificate({ tlsCert, tlsKey }: CertificateFiles) {

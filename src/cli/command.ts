@@ -12,7 +12,7 @@ export const VERSION = "1.0.0";
 
 /** An option; its key in a table of options gives it a flag and a variable. */
 export interface Option<T> {
-  /** What the help shows for the value (see `Command.arguments`); absent for a switch. */
+  /** What the help shows for the value; absent for a switch. */
   readonly placeholder?: string;
   /** What it does, and what applies without it if there is no default. */
   readonly help: string;
@@ -48,10 +48,7 @@ export function variableOf(name: string): string {
   return `PLANT_STORE${flagOf(name).slice(1).toUpperCase().replaceAll("-", "_")}`;
 }
 
-/**
- * Whether Kubernetes has set this variable for a Service: one called `plant-store` has variables that look like
- * ours (service links).
- */
+/** Whether Kubernetes has set this variable, as it does for a Service called `plant-store` (service links). */
 export function isServiceLink(name: string, value = ""): boolean {
   return value.startsWith("tcp://") || /_SERVICE_(HOST|PORT)|_PORT_\d/.test(name);
 }
@@ -60,7 +57,7 @@ export interface Command<O extends Options = Options> {
   /** As typed, e.g. `token create`. */
   readonly name: string;
   readonly summary: string;
-  /** What the help shows for each argument: a name, or words such as `bash|zsh`. `[NAME]` may be left out. */
+  /** What the help shows for each argument; `[NAME]` may be left out. */
   readonly arguments?: readonly string[];
   readonly options: O;
   /** Every option has a variable; else only those that name the store have one. */
@@ -85,32 +82,32 @@ export type ExitStatus = 0 | 1 | 2 | 3;
 /** The command line was wrong: status 2. */
 export class UsageError extends Error {}
 
-/**
- * The command that the first words name, and the words after its name.
- *
- * @throws UsageError that lists the commands of the group, or else all.
- */
-export function findCommand(
-  argv: readonly string[],
-  commands: readonly Command[],
-): { command: Command; rest: readonly string[] } {
-  const command = commands.find(({ name }) => `${argv.join(" ")} `.startsWith(`${name} `));
-  if (command !== undefined) return { command, rest: argv.slice(command.name.split(" ").length) };
+/** Says which commands there are: those of the group that the first word names, or else all. */
+export function unknownCommand(argv: readonly string[], commands: readonly Command[]): UsageError {
   const names = commands.map(({ name }) => name);
   const group = names.filter((name) => name.startsWith(`${argv[0]} `));
-  const [first = "", second = ""] = argv;
-  // The value of an option may be secret.
-  const got = group.length > 0 ? `${first} ${second}`.trim() : first.replace(/^(-.*?)=.*/s, "$1");
+  const got = argv.slice(0, group.length > 0 ? 2 : 1).join(" ");
+  const shown = got.replace(/=.*/s, ""); // the value of an option may be secret
   const expected = (group.length > 0 ? group : names).join(", ");
-  throw new UsageError(`expected a command (${expected}), got "${got}"; see plant-store --help`);
+  return new UsageError(`expected a command (${expected}), got "${shown}"; see plant-store --help`);
 }
 
-/** @throws UsageError that names the command or the option, what was expected, and what came. */
+/**
+ * The arguments, and the value of each option.
+ *
+ * @param argv the words after the name of the command.
+ * @throws UsageError that names the command or the option, what was expected, and what came.
+ */
 export function readArgs(command: Command, argv: readonly string[]) {
   const { name, arguments: expected = [] } = command;
+  const known: ParseArgsConfig["options"] = {};
+  for (const [key, { placeholder, isRepeatable = false }] of Object.entries(command.options)) {
+    const type = placeholder === undefined ? "boolean" : "string";
+    known[flagOf(key).slice(2)] = { type, multiple: isRepeatable };
+  }
   try {
-    const { positionals: args, values } = splitArgs(command, argv);
-    if (values.help === true) return { args: [], options: {}, wantsHelp: true };
+    const words = { args: [...argv], options: known, allowPositionals: expected.length > 0 };
+    const { positionals: args, values } = parseArgs(words);
     const required = expected.filter((argument) => !argument.startsWith("["));
     if (args.length < required.length || args.length > expected.length) {
       const got = args.map((word) => `"${word}"`).join(" ") || "none";
@@ -118,24 +115,14 @@ export function readArgs(command: Command, argv: readonly string[]) {
     }
     const read = Object.entries(command.options).map(([key, option]) => {
       const given = values[flagOf(key).slice(2)]?.toString(); // an array joins its texts by commas
-      return [key, readOption(option, given, flagOf(key), variableIn(command, key))];
+      return [key, readOption(command, key, option, given)];
     });
-    return { args, options: Object.fromEntries(read), wantsHelp: false };
+    return { args, options: Object.fromEntries(read) };
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     const why = error.message.replaceAll("\n", " ").replace(/\.$/, "");
     throw new UsageError(`${name}: ${why}; see plant-store ${name} --help`);
   }
-}
-
-/** @throws TypeError for words that the command does not take. */
-function splitArgs({ arguments: expected = [], options }: Command, argv: readonly string[]) {
-  const known: ParseArgsConfig["options"] = { help: { type: "boolean", short: "h" } };
-  for (const [key, { placeholder, isRepeatable = false }] of Object.entries(options)) {
-    const type = placeholder === undefined ? "boolean" : "string";
-    known[flagOf(key).slice(2)] = { type, multiple: isRepeatable };
-  }
-  return parseArgs({ args: [...argv], options: known, allowPositionals: expected.length > 0 });
 }
 
 const STORE_OPTIONS = ["data", "database", "databaseFile", "databaseRequireSync"];
@@ -146,22 +133,17 @@ function variableIn(command: Command, option: string): string {
 }
 
 /** @throws UsageError that names where a wrong value came from. */
-function readOption(
-  option: Option<unknown>,
-  given: string | undefined,
-  flag: string,
-  variable: string,
-): unknown {
+function readOption(command: Command, key: string, option: Option<unknown>, given?: string) {
+  const variable = variableIn(command, key);
   const { [variable]: value } = process.env;
-  const inherited = isServiceLink(variable, value) ? "" : value;
-  const text = given ?? (inherited || option.defaultText);
+  const text = given ?? ((!isServiceLink(variable, value) && value) || option.defaultText);
   if (text === undefined) return undefined;
   try {
     const parsed = option.parse(text);
     if (parsed !== undefined) return parsed;
   } catch {} // parsers of the library throw
+  const source = given === undefined ? variable : flagOf(key);
   const got = option.isSecret ? "" : `, got "${text}"`;
-  const source = given === undefined ? variable : flag;
   throw new UsageError(`${source}: expected ${option.expected}${got}`);
 }
 

@@ -21,15 +21,7 @@ import { eachLine } from "../store/scan.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { DATA, flag, JSON_OUTPUT, numbers, text } from "./options.ts";
 import { count, printLines, printMessage, printStored, withProgress } from "./output.ts";
-import {
-  existingFolder,
-  isDatabase,
-  openStore,
-  ownExistingFolder,
-  ownFolder,
-  STORE,
-  withDatabase,
-} from "./store.ts";
+import { existingFolder, isDatabase, openStore, ownFolder, STORE, withDatabase } from "./store.ts";
 
 const get = defineCommand({
   name: "get",
@@ -81,11 +73,9 @@ const importCommand = defineCommand({
   summary: "create the plants of a file of JSON lines; - is standard input",
   arguments: ["FILE"],
   options: STORE,
-  details: `Stop the server of --data first. Plants that are already stored are counted and left alone, so
-an interrupted import can be run again.
-A file is read twice: if a line is no plant, nothing is created. Standard input is read once: a
-line that is no plant is refused, and the others are created. A plant whose id belongs to another
-one is always refused. The exit status is 3 if a line was refused.`,
+  details: `Stop the server of --data first. Plants that are already stored are counted and left alone. If a
+line of a file is no plant, nothing is created; from standard input, the other lines are created.
+The exit status is 3 if a line was refused.`,
   async run([file = ""], options) {
     const statFile = () => withIoError(`Cannot read "${file}"`, () => fs.promises.stat(file));
     const stat = file === "-" ? undefined : await statFile();
@@ -124,12 +114,11 @@ async function isImportable(file: string, bytes: number): Promise<boolean> {
 /** How many refused lines of a file, and lines that a repair leaves out, are named. */
 const NAMED_MAX = 20;
 
-/** Prints the first messages about lines, and says that it omits the others. */
+/** Prints only the first messages about lines: their number is in the result. */
 function printFirst(): (message: string) => void {
-  let printed = 0;
+  let left = NAMED_MAX;
   return (message) => {
-    if (++printed <= NAMED_MAX) printMessage(message);
-    else if (printed === NAMED_MAX + 1) printMessage("further lines are only counted");
+    if (left-- > 0) printMessage(message);
   };
 }
 
@@ -157,10 +146,7 @@ const backup = defineCommand({
     ...numbers({ keep: "how many backups are kept in DIR" }),
   },
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
-directory: put it back with restore, or serve it with --data TARGET.
-With --into the copy is DIR/plants-TIME. When it is on disk, the oldest backups are removed, so
-that --keep are left with the new one. A backup that cannot be removed, or in which other files
-were put, stays, with a warning. To serve one of several, restore it first.`,
+directory. With --into it is DIR/plants-TIME, and the oldest backups there are removed afterwards.`,
   async run([target = ""], { data, into, keep }) {
     if ((target === "") === (into === undefined)) {
       const got = target === "" ? "neither" : `"${target}" and --into "${into}"`;
@@ -186,9 +172,8 @@ const restore = defineCommand({
   summary: "copy the backup SOURCE into an empty or missing data directory",
   arguments: ["SOURCE"],
   options: { data: DATA },
-  details: `Stop the server first, and move what is in the data directory elsewhere. SOURCE is a folder that
-backup made, or a copy of a data directory. The log is checked while it is copied, and gets its
-name last. If restore was killed, empty the data directory and run it again.`,
+  details: `Stop the server first, and move what is in the data directory elsewhere. SOURCE may be any copy of
+a data directory. If restore was killed, empty the data directory and run it again.`,
   async run([source = ""], { data }) {
     return printCopy("restored", await restoreInto(source, ownFolder(data)), `into "${data}"`);
   },
@@ -198,10 +183,8 @@ const verify = defineCommand({
   name: "verify",
   summary: "read the whole log as a start does; exit status 3 on damage",
   options: { data: DATA, json: JSON_OUTPUT },
-  details: `Damage needs manual repair: a line that is not as the store writes it, an id that is there twice, a
-checksum that differs from the checkpoint's, a log that is shorter than its checkpoint records.
-Like a start, verify ends at the first such line, and names it. Torn bytes at the end, as a kill or
-a power cut leaves them, are no damage: the next start moves them to quarantine.`,
+  details: `Like a start, verify ends at the first damaged line, and names it. Torn bytes at the end, as a kill
+or a power cut leaves them, are no damage: the next start moves them to quarantine.`,
   async run(_, { data, json = false }) {
     const report = await verifyLog(existingFolder(data));
     const { plants, bytes, tornBytes } = report;
@@ -216,10 +199,10 @@ const repair = defineCommand({
   summary: "write a new log of every plant that can be read; exit status 3 without --yes",
   options: { data: DATA, yes: flag("do it; without this, only say why a server refuses the log") },
   details: `Stop the server and keep a copy of the directory first. A sound log stays as it is. Any other one
-is written anew: every plant that can be read, in any form, the first one of each id. What is left
-out is printed, and moved to plants.jsonl.quarantine. Tokens are not touched.`,
+is written anew: every plant that can be read, the first one of each id. What is left out is
+printed, and moved to plants.jsonl.quarantine.`,
   async run(_, { data, yes = false }) {
-    const folder = ownExistingFolder(data);
+    const folder = ownFolder(existingFolder(data));
     const explain = (error: unknown) => {
       printMessage(
         "nothing was changed: --yes writes a new log of every plant that can be read, the first one of each " +

@@ -28,6 +28,7 @@ export const health = defineCommand({
 async function ask(url: string): Promise<Readonly<Record<string, unknown>>> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   try {
+    // Not fetch: if the server hangs up, Node may end with status 0 before its promise rejects.
     const req = http.get(`${url}/readyz`, { signal });
     req.on("error", () => {}); // an error after the headers also ends the reading of the body
     const [res] = (await once(req, "response")) as [IncomingMessage];
@@ -35,9 +36,7 @@ async function ask(url: string): Promise<Readonly<Record<string, unknown>>> {
     return body.startsWith("{") ? JSON.parse(body) : {};
   } catch (error) {
     if (error instanceof SyntaxError) return {};
-    const { code, message } = error as NodeJS.ErrnoException;
-    const refused = "nothing listens there; serve needs --admin with this address";
-    const why = signal.aborted ? `no response within ${TIMEOUT_MS / 1000} s` : message;
-    throw new Error(`${url} does not respond: ${code === "ECONNREFUSED" ? refused : why}`);
+    const why = signal.aborted ? `no response within ${TIMEOUT_MS} ms` : (error as Error).message;
+    throw new Error(`${url} does not respond: ${why}; serve needs --admin with this address`);
   }
 }

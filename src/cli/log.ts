@@ -2,15 +2,13 @@
  * The log of a running server, on standard error: what the server reports of itself, and one line
  * for every request that is published.
  *
- * Invariant: whatever text an event holds, its line is one line that moves no cursor, holds no token,
- * and is shorter than the 16 KiB at which Docker cuts a line in two. A request's numbers and the
- * characters of its id are as RequestMessage promises. The members of a JSON line are part of the
- * interface: members are added, but never changed or removed.
+ * Invariant: whatever text an event holds, its line is one line that moves no cursor, holds no token, and is shorter
+ * than the 16 KiB at which Docker cuts a line in two. Members of a JSON line are added, but never changed or removed.
  */
 import { fstatSync, writeSync } from "node:fs";
 import { styleText } from "node:util";
 import { type RequestMessage, subscribe } from "../core/channels.ts";
-import { encodeJsonString, escapeControls, hideTokens, truncate } from "../core/text.ts";
+import { encodeJsonString, escapeControls, hideTokens, summarize, truncate } from "../core/text.ts";
 import { count, LEVELS, type Level, type Notice, printNotice, reportTo } from "./output.ts";
 
 export const LOG_FORMATS = ["json", "text", "off"] as const;
@@ -19,11 +17,7 @@ type LogFormat = (typeof LOG_FORMATS)[number];
 /** Makes the line of an event, with its line feed. Must not throw. */
 export type Format = (event: Notice | RequestMessage) => string;
 
-/**
- * Makes everything that is reported from now on a line of the log.
- *
- * @param given the format; by default text on a terminal, else JSON.
- */
+/** Makes everything that is reported from now on a line; by default text on a terminal, else JSON. */
 export function startLog(given: LogFormat | undefined, level: Level): void {
   const chosen = given ?? (process.stderr.isTTY ? "text" : "json");
   if (chosen === "off") {
@@ -55,14 +49,7 @@ function batchLines(format: Format): (line: string) => void {
   let isScheduled = false;
   const flush = () => {
     isScheduled = false;
-    const message = `dropped ${count(dropped, "line")} of this log: there was no room for them`;
-    const loss = {
-      level: "warn",
-      event: "log-dropped",
-      message,
-      fields: { lines: dropped },
-    } as const;
-    if (dropped > 0) lines += format(loss);
+    if (dropped > 0) lines += format(noticeOfLoss(dropped));
     dropped = 0;
     try {
       // Node's stream would be closed for good by a disk that is full for a moment.
@@ -80,6 +67,11 @@ function batchLines(format: Format): (line: string) => void {
     if (process.stderr.writableLength + lines.length < WAITING_CHARACTERS_MAX) lines += line;
     else dropped++;
   };
+}
+
+function noticeOfLoss(lines: number): Notice {
+  const message = `dropped ${count(lines, "line")} of this log: there was no room for them`;
+  return { level: "warn", event: "log-dropped", message, fields: { lines } };
 }
 
 export const jsonFormat: Format = (event) =>
@@ -152,7 +144,7 @@ function requestInText(request: RequestMessage): string {
 }
 
 function showText(text: string): string {
-  return escapeControls(shorten(text));
+  return summarize(text, TEXT_CHARACTERS_MAX);
 }
 
 /** Each may take six bytes of a line. */

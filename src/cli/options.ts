@@ -93,28 +93,20 @@ export function oneOf<const Word extends string>(
   };
 }
 
-/** An option that takes a whole number between two bounds, both included. */
-export function number(
-  placeholder: string,
-  help: string,
-  { min, max }: { readonly min: number; readonly max: number },
-): Option<number> {
-  const parse = (text: string) => {
-    const value = Number(text);
-    return /^[0-9]{1,15}$/.test(text) && value >= min && value <= max ? value : undefined;
-  };
-  return { placeholder, help, expected: `a whole number from ${min} to ${max}`, parse };
-}
-
-type Defaulted = Option<number> & { readonly defaultText: string };
+type NumberFlag = Option<number> & { readonly defaultText: string };
 
 /** Makes an option of each number option of the library, with its bounds, its default and this help. */
 export function numbers<Name extends NumberOptionName>(
   helps: Readonly<Record<Name, string>>,
-): { readonly [N in Name]: Defaulted } {
+): { readonly [N in Name]: NumberFlag } {
   const options = Object.entries<string>(helps).map(([name, help]) => {
-    const bounds: NumberOption = NUMBER_OPTIONS[name as Name];
-    return [name, { ...number("N", help, bounds), defaultText: `${bounds.default}` }];
+    const { min, max, default: byDefault }: NumberOption = NUMBER_OPTIONS[name as Name];
+    const parse = (text: string) => {
+      const value = Number(text);
+      return /^[0-9]{1,15}$/.test(text) && value >= min && value <= max ? value : undefined;
+    };
+    const expected = `a whole number from ${min} to ${max}`;
+    return [name, { placeholder: "N", help, defaultText: `${byDefault}`, expected, parse }];
   });
   return Object.fromEntries(options);
 }

@@ -28,14 +28,11 @@ export function watchOutputs(): void {
   process.stdout.on("error", onLoss);
 }
 
-function onLoss({ code, message }: NodeJS.ErrnoException): never {
+function onLoss({ code, message: why }: NodeJS.ErrnoException): never {
   // The reader may stop early: plant-store export | head
   if (code === "EPIPE") process.exit(0);
-  printNotice({
-    level: "error",
-    event: "failed",
-    message: `Cannot write to standard output: ${message}`,
-  });
+  const message = `Cannot write to standard output: ${why}`;
+  printNotice({ level: "error", event: "failed", message });
   process.exit(1);
 }
 
@@ -66,14 +63,15 @@ export async function printStored(chunks: AsyncIterable<Buffer> | Iterable<Buffe
 
 /** Rows in columns that are as wide as their widest cell. */
 export function formatTable(rows: readonly (readonly string[])[]): string[] {
-  const widths: number[] = [];
-  for (const row of rows) {
-    for (const [at, cell] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, cell.length);
-  }
-  return rows.map((row) => {
-    const cells = row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
-    return cells.join("  ").trimEnd();
-  });
+  const widthOf = (at: number) =>
+    rows.reduce((max, { [at]: cell = "" }) => Math.max(max, cell.length), 0);
+  const widths = rows[0]?.map((_, at) => widthOf(at)) ?? [];
+  return rows.map((row) =>
+    row
+      .map((cell, at) => cell.padEnd(widths[at] ?? 0))
+      .join("  ")
+      .trimEnd(),
+  );
 }
 
 /** `1 plant`, `2 plants`. */
@@ -88,9 +86,14 @@ export function reportTo(next: (notice: Notice) => void): void {
   reporter = next;
 }
 
-export function report(notice: Notice): void {
+export function report(
+  level: Level,
+  event: string,
+  message: string,
+  fields: Notice["fields"] = {},
+): void {
   clearProgress();
-  reporter(notice);
+  reporter({ level, event, message, fields });
 }
 
 /** Reports the warnings of the library from now on. */
@@ -98,12 +101,12 @@ export function reportWarnings(): void {
   subscribe("plant-store:warning", ({ message, cause, requestId }) => {
     const why = cause instanceof Error ? `: ${cause.message}` : "";
     const fields = requestId === undefined ? {} : { requestId };
-    report({ level: "warn", event: "warning", message: message + why, fields });
+    report("warn", "warning", message + why, fields);
   });
 }
 
 export function printMessage(message: string): void {
-  report({ level: "info", event: "message", message });
+  report("info", "message", message);
 }
 
 export function printNotice({ level, message }: Notice): void {

@@ -15,19 +15,17 @@ const printOpenapi = defineCommand({
   },
 });
 
-const ROLE = {
-  placeholder: "NAME",
-  help: "the role that the servers log in as",
-  defaultText: "plant_store",
-  expected: 'a name without quotes, "$", "\\" and control characters',
-  parse: (name: string) => printSchema(name) && name,
-};
-
 const printDatabaseSchema = defineCommand({
   name: "print schema",
   summary: "print the SQL that creates the tables in a database",
   options: {
-    role: ROLE,
+    role: {
+      placeholder: "NAME",
+      help: "the role that the servers log in as",
+      defaultText: "plant_store",
+      expected: 'a name without quotes, "$", "\\" and control characters',
+      parse: (name: string) => printSchema(name) && name,
+    },
   },
   details: `Run the SQL once, as the owner of the database, after the role was created:
   plant-store print schema > schema.sql && psql DATABASE -v ON_ERROR_STOP=1 -f schema.sql`,
@@ -58,13 +56,32 @@ function ownCommand(): string[] {
   return [process.execPath, path.resolve(process.argv[1] ?? "")];
 }
 
-/** The service may do nothing but its work. */
-const SANDBOX = `# This user owns /var/lib/plant-store. If a group may read the TLS key, give the group to the service:
+/** @param command the program and its arguments. */
+function serviceUnit(command: readonly string[]): string {
+  return `[Unit]
+Description=Plant store
+After=network.target
+
+[Service]
+# Not notify, which Node cannot send.
+Type=exec
+ExecStart=${command.map((word) => `"${word}"`).join(" ")}
+# This user owns /var/lib/plant-store. If a group may read the TLS key, give the group to the service:
 # SupplementaryGroups=
 User=plant-store
 StateDirectory=plant-store
 StateDirectoryMode=0700
 UMask=0077
+
+# After 3 s, so never five starts in 10 s: systemd would give up.
+Restart=on-failure
+RestartSec=3
+# Status 2 and 3 need manual repair, and so does 9, Node's own for a flag that it does not know.
+RestartPreventExitStatus=2 3 9
+# A drain takes up to 10 s; the rest is for a slow disk. A kill then loses no plant.
+TimeoutStopSec=90
+# journald would drop lines of a busy log, with the last ones of a stop.
+LogRateLimitIntervalSec=0
 
 # Limits. Each connection takes a file. A core dump would hold tokens and the TLS key.
 LimitNOFILE=65536
@@ -77,7 +94,6 @@ ProtectSystem=strict
 ProtectHome=yes
 PrivateTmp=yes
 PrivateDevices=yes
-DevicePolicy=closed
 ProtectProc=invisible
 ProcSubset=pid
 ProtectClock=yes
@@ -88,46 +104,21 @@ ProtectKernelModules=yes
 ProtectKernelTunables=yes
 RemoveIPC=yes
 
-# No privileges, now or later. The unix family is for the lock.
+# No privileges, now or later. The unix family is for the lock. V8 needs memory that it may write and execute,
+# so there is no MemoryDenyWriteExecute.
 CapabilityBoundingSet=
-AmbientCapabilities=
 NoNewPrivileges=yes
 PrivateUsers=yes
 RestrictSUIDSGID=yes
 RestrictNamespaces=yes
 RestrictRealtime=yes
 LockPersonality=yes
-KeyringMode=private
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources
 SystemCallErrorNumber=EPERM
-# V8 compiles into memory that it then executes.
-MemoryDenyWriteExecute=no
-`;
 
-/** @param command the program and its arguments. */
-function serviceUnit(command: readonly string[]): string {
-  return `[Unit]
-Description=Plant store
-After=network.target
-
-[Service]
-# Not notify, which Node cannot send.
-Type=exec
-ExecStart=${command.map((word) => `"${word}"`).join(" ")}
-# After 3 s, so never five starts in 10 s: systemd would give up.
-Restart=on-failure
-RestartSec=3
-# Status 2 and 3 need manual repair, and so does 9, Node's own for a flag that it does not know.
-RestartPreventExitStatus=2 3 9
-# A drain takes up to 10 s; the rest is for a slow disk. A kill then loses no plant.
-TimeoutStopSec=90
-# journald would drop lines of a busy log, with the last ones of a stop.
-LogRateLimitIntervalSec=0
-
-${SANDBOX}
 [Install]
 WantedBy=multi-user.target`;
 }

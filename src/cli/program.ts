@@ -4,9 +4,9 @@ import {
   describeCommand,
   describeProgram,
   type ExitStatus,
-  findCommand,
   readArgs,
   UsageError,
+  unknownCommand,
   VERSION,
 } from "./command.ts";
 import { commands as dataCommands } from "./data-commands.ts";
@@ -19,32 +19,32 @@ import { commands as tokenCommands } from "./token-commands.ts";
 /** In the order of the help. */
 const COMMANDS = [serve, ...tokenCommands, ...dataCommands, health, ...printCommands];
 
-const HELP = ["help", "--help", "-h"];
-
-/** `invalid_json`: the file to import is not lines of text. No other command throws it. */
-const NEEDS_MANUAL_REPAIR: readonly string[] = ["corruption", "unsynced", "invalid_json"];
-
 async function main(argv: readonly string[]): Promise<ExitStatus> {
-  const [first, second = ""] = argv;
+  const [first] = argv;
   if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
   if (first === undefined) {
     process.stderr.write(describeProgram(COMMANDS));
     return 2;
   }
-  const group = COMMANDS.filter(({ name }) => name.startsWith(`${first} `));
-  if (HELP.includes(first)) return print(describeProgram(COMMANDS));
-  if (group.length > 0 && HELP.includes(second)) return print(describeProgram(group));
-  const { command, rest } = findCommand(argv, COMMANDS);
-  const { args, options, wantsHelp } = readArgs(command, rest);
-  if (wantsHelp) return print(describeCommand(command));
+  const command = COMMANDS.find(({ name }) => `${argv.join(" ")} `.startsWith(`${name} `));
+  if (first === "help" || argv.includes("--help") || argv.includes("-h")) {
+    return print(command === undefined ? describeProgram(COMMANDS) : describeCommand(command));
+  }
+  if (command === undefined) throw unknownCommand(argv, COMMANDS);
+  const { args, options } = readArgs(command, argv.slice(command.name.split(" ").length));
   return (await command.run(args, options)) ?? 0;
 }
 
+/** `invalid_json`: the file to import is not lines of text. No other command throws it. */
+const NEEDS_MANUAL_REPAIR: readonly string[] = ["corruption", "unsynced", "invalid_json"];
+
 function exitStatus(error: unknown): ExitStatus {
   if (error instanceof UsageError) return 2;
-  const isManual = (each: unknown) =>
-    each instanceof PlantStoreError && NEEDS_MANUAL_REPAIR.includes(each.code);
-  return isManual(error) || isManual((error as Error)?.cause) ? 3 : 1;
+  const causes = [error, (error as Error)?.cause];
+  const isManual = causes.some(
+    (each) => each instanceof PlantStoreError && NEEDS_MANUAL_REPAIR.includes(each.code),
+  );
+  return isManual ? 3 : 1;
 }
 
 /** What a client must not see of a failure of the store, an operator has to know. */
@@ -58,10 +58,10 @@ watchOutputs();
 reportWarnings();
 main(process.argv.slice(2))
   .catch((error: unknown) => {
-    const notice = { level: "error", event: "failed", message: describeError(error) } as const;
+    const message = describeError(error);
     // Wrong usage is for the person who typed it, also if a log was started.
-    if (error instanceof UsageError) printNotice(notice);
-    else report(notice);
+    if (error instanceof UsageError) printNotice({ level: "error", event: "failed", message });
+    else report("error", "failed", message);
     return exitStatus(error);
   })
   .then((status) => {

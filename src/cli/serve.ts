@@ -8,9 +8,7 @@
 import { type AdminServer, startAdminServer } from "../admin/server.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { formatHostPort } from "../core/text.ts";
 import { PlantServer } from "../index.ts";
-import { describeSystemError } from "../log/disk.ts";
 import { followCertificate, readCertificate } from "./certificate.ts";
 import {
   defineCommand,
@@ -58,7 +56,7 @@ export const serve = defineCommand({
       throw new UsageError("serve: --database-require-sync: expected --database with it");
     }
     startLog(options.log, options.logLevel);
-    const certificate = readCertificate(options);
+    const tls = readCertificate(options);
     warnOfUnknownVariables();
     const stopped = new Promise<undefined>((resolve) => {
       // Without a listener, a second signal ends the process at once.
@@ -67,11 +65,9 @@ export const serve = defineCommand({
     const { databaseDeadlineMs, databaseConnections } = options;
     const details = { databaseDeadlineMs, databaseConnections, isPatient: true };
     const store = await Promise.race([openStore(options, "serve", details), stopped]);
-    if (store === undefined) {
-      report({ level: "info", event: "stopped", message: "stopped before it was ready" });
-      return 0; // the process ends in the middle of the start, as in a crash
-    }
-    return serveStore(store, stopped, options, certificate);
+    if (store !== undefined) return serveStore(store, stopped, options, tls);
+    report("info", "stopped", "stopped before it was ready");
+    return 0; // the process ends in the middle of the start, as in a crash
   },
 });
 
@@ -101,60 +97,50 @@ async function serveStore(
     const { plants, tokens } = store;
     const { corsOrigin: corsOrigins, trustedProxy: trustedProxies } = options;
     const parts = { plants, tokens, tls, corsOrigins, trustedProxies };
-    const starting = PlantServer.start({ ...options, ...parts });
-    server = await listen(starting, options, "--host and --port");
+    server = await PlantServer.start({ ...options, ...parts }).catch(nameOption("--host, --port"));
     following = tls && followCertificate(server, options);
     const status = await followStatus(options, store, server.url);
     const { admin: address } = options;
-    admin = address && (await listen(startAdminServer(address, status), address, "--admin"));
-    reportListening(server.url, admin?.url, store);
+    admin = address && (await startAdminServer(address, status).catch(nameOption("--admin")));
+    reportListening(server.url, admin?.url, plants.status().plants);
     if (options.firstToken) await printFirstToken(store, server.url);
     // Watched until the store is closed, because a sync during the drain may fail, too.
     const failed = store.failed.then((error) => {
       failure = error;
       status.ending = "failed";
-      const { cause, message } = error;
-      const why = cause instanceof Error ? cause.message : message;
-      report({ level: "error", event: "failed", message: `the store failed: ${why}` });
+      const { message } = error.cause instanceof Error ? error.cause : error;
+      report("error", "failed", `the store failed: ${message}`);
     });
     await Promise.race([stopped, failed]);
     if (failure === undefined) {
       status.ending = "draining";
-      const message = "draining: responding to requests in flight";
-      report({ level: "info", event: "draining", message });
+      report("info", "draining", "draining: responding to requests in flight");
     }
   } finally {
     clearInterval(following);
     await server?.close(options.drainTimeoutMs);
     await admin?.close();
     await store.close();
-    if (server !== undefined) report({ level: "info", event: "stopped", message: "stopped" });
+    if (server !== undefined) report("info", "stopped", "stopped");
   }
   if (failure === undefined) return 0;
   const { cause } = failure; // what was in flight may have failed worse
   return cause instanceof PlantStoreError && cause.code === "unsynced" ? 3 : 1;
 }
 
-/** @throws Error that says why a server cannot listen, and which option sets the address. */
-function listen<T>(
-  starting: Promise<T>,
-  { host, port }: { readonly host: string; readonly port: number },
-  option: string,
-): Promise<T> {
-  return starting.catch((error: NodeJS.ErrnoException) => {
+/** Makes a handler that rethrows why a server cannot listen, with the option that sets the address. */
+function nameOption(options: string): (error: NodeJS.ErrnoException) => never {
+  return (error) => {
     if (error.syscall === undefined) throw error;
-    const why = describeSystemError(error);
-    throw new Error(`Cannot listen on ${formatHostPort(host, port)}: ${why}; see ${option}`);
-  });
+    throw new Error(`${error.message}; see ${options}`);
+  };
 }
 
-function reportListening(url: string, admin: string | undefined, store: Store): void {
-  const { plants } = store.plants.status();
+function reportListening(url: string, admin: string | undefined, plants: number | undefined): void {
   const stored = plants === undefined ? "" : `, ${count(plants, "plant")} stored`;
   const page = admin === undefined ? "" : `; status page: ${admin}`;
   const fields = { url, admin, plants, version: VERSION, pid: process.pid };
-  const message = `listening on ${url}${stored}${page}`;
-  report({ level: "info", event: "listening", message, fields });
+  report("info", "listening", `listening on ${url}${stored}${page}`, fields);
 }
 
 /**

@@ -19,7 +19,6 @@ import {
   revokeToken,
   TokenRegistry,
 } from "../index.ts";
-import { ioError } from "../log/disk.ts";
 import {
   openPostgres,
   type PgModule,
@@ -81,7 +80,7 @@ export async function openStore(
   command: string,
   details: DatabaseDetails = {},
 ): Promise<Store> {
-  if (!isDatabase(choice)) return openFolder(newFolder(choice.data), command);
+  if (!isDatabase(choice)) return openFolder(ownFolder(choice.data), command);
   const store = await openDatabase(choice, details);
   const { databaseDeadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default } = details;
   return {
@@ -153,7 +152,7 @@ export async function withDatabase<T>(
 async function openDatabase(choice: StoreChoice, details: DatabaseDetails): Promise<PostgresStore> {
   const { database, databaseFile: file, databaseRequireSync: requireSync } = choice;
   checkDatabase(choice);
-  const url = file === undefined ? (database ?? "") : () => readUrl(file);
+  const url = file === undefined ? (database ?? "") : () => fs.readFileSync(file, "utf8").trim();
   const pg = await loadDriver();
   try {
     return await openPostgres({ pg, url, requireSync, ...details });
@@ -164,26 +163,13 @@ async function openDatabase(choice: StoreChoice, details: DatabaseDetails): Prom
   }
 }
 
-/** @throws Error, whose message names the file. */
-function readUrl(file: string): string {
-  try {
-    return fs.readFileSync(file, "utf8").trim();
-  } catch (cause) {
-    throw ioError(`Cannot read --database-file "${file}"`, cause);
-  }
-}
-
-/** The password in the URL of a database. */
-const PASSWORD = /^postgres(?:ql)?:\/\/[^:@/?#]*:[^@/?#]*@/;
-
 /** A database counts more than a folder that a variable names. @throws UsageError */
-function checkDatabase({ database, databaseFile }: StoreChoice): void {
-  const isFolderTyped = process.argv.some((word) => /^--data(=|$)/.test(word));
-  if (isFolderTyped || (database !== undefined && databaseFile !== undefined)) {
+function checkDatabase({ database = "", databaseFile }: StoreChoice): void {
+  const isTyped = (pattern: RegExp) => process.argv.some((word) => pattern.test(word));
+  if (isTyped(/^--data(=|$)/) || (database !== "" && databaseFile !== undefined)) {
     throw new UsageError("expected one of --data, --database and --database-file, got two of them");
   }
-  const isTyped = process.argv.some((word) => database !== undefined && word.includes(database));
-  if (isTyped && PASSWORD.test(database ?? "")) {
+  if (isTyped(/^(--database=)?postgres(ql)?:\/\/[^:@/?#]*:[^@/?#]*@/)) {
     throw new UsageError(
       "--database: expected no password in an argument, where every user of the machine reads it; " +
         "use PLANT_STORE_DATABASE or --database-file",
@@ -203,27 +189,29 @@ async function loadDriver(): Promise<PgModule> {
 }
 
 /**
- * Returns the folder, which need not exist: then the nearest one above it counts. Root writes into no folder of
- * another user: its owner may put a link to any file of the machine there (the class of CVE-2016-1247), and
- * could not read what root writes.
+ * Returns a folder that a command may write to. It need not exist: then the nearest one above it counts, and a
+ * message names it, because the name may be mistyped. Root writes into no folder of another user: its owner may
+ * put a link to any file of the machine there (the class of CVE-2016-1247), and could not read what root writes.
  *
  * @throws UsageError if this is root and the folder belongs to another user.
  */
 export function ownFolder(folder: string): string {
-  if (process.geteuid?.() !== 0) return folder;
   let existing = path.resolve(folder);
   while (!fs.existsSync(existing)) existing = path.dirname(existing);
   const { uid, gid } = fs.statSync(existing);
-  if (uid === 0) return folder;
-  const name = findUserName(uid);
-  const owner = name === undefined ? `the user with the number ${uid}` : `the user ${name}`;
-  const run = name
-    ? `runuser -u ${name} --`
-    : `setpriv --reuid ${uid} --regid ${gid} --clear-groups`;
-  throw new UsageError(
-    `"${existing}" belongs to ${owner}: run this command as that user and not as root, with ` +
-      `${run} plant-store …, or docker run --user ${uid}:${gid} …`,
-  );
+  if (process.geteuid?.() === 0 && uid !== 0) {
+    const name = findUserName(uid) ?? "";
+    const owner = name || `number ${uid}`;
+    const run = name
+      ? `runuser -u ${name} --`
+      : `setpriv --reuid ${uid} --regid ${gid} --clear-groups`;
+    throw new UsageError(
+      `"${existing}" belongs to the user ${owner}: run this command as that user and not as root, with ` +
+        `${run} plant-store …, or docker run --user ${uid}:${gid} …`,
+    );
+  }
+  if (!fs.existsSync(folder)) printMessage(`making the folder "${path.resolve(folder)}"`);
+  return folder;
 }
 
 /** By the file of the users of this machine; others, such as those of LDAP, have only a number. */
@@ -232,22 +220,9 @@ function findUserName(uid: number): string | undefined {
   return new RegExp(`^([^:]+):[^:]*:${uid}:`, "m").exec(users)?.[1];
 }
 
-/** A folder of this user, which need not exist: says so, because its name may be mistyped. */
-export function newFolder(folder: string): string {
-  if (!fs.existsSync(ownFolder(folder))) {
-    printMessage(`making the data directory "${path.resolve(folder)}"; --data names another`);
-  }
-  return folder;
-}
-
 /** Returns the folder. @throws PlantStoreError `io_error` if it is missing: its name may be mistyped. */
 export function existingFolder(folder: string): string {
   if (fs.existsSync(folder)) return folder;
   const advice = "there is no such folder; name the data directory with --data";
   throw new PlantStoreError("io_error", `Cannot read "${path.resolve(folder)}": ${advice}`);
-}
-
-/** An existing folder that this user may change. */
-export function ownExistingFolder(folder: string): string {
-  return ownFolder(existingFolder(folder));
 }

@@ -9,7 +9,7 @@ import { withIoError } from "../log/disk.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines } from "./output.ts";
-import { existingFolder, newFolder, ownExistingFolder, STORE, withTokens } from "./store.ts";
+import { existingFolder, ownFolder, STORE, withTokens } from "./store.ts";
 
 const tokenCreate = defineCommand({
   name: "token create",
@@ -30,14 +30,12 @@ const tokenCreate = defineCommand({
   details: "A running server accepts the token once the command has ended.",
   async run([name = ""], options) {
     if (!isTokenName(name)) {
-      throw new UsageError(
-        `token create: expected a NAME of 1 to 64 letters, digits and ._@-, got "${name}"`,
-      );
+      const expected = "a NAME of 1 to 64 letters, digits and ._@-";
+      throw new UsageError(`token create: expected ${expected}, got "${name}"`);
     }
     const { expires: expiresAt, scope: scopes } = options;
-    const token = await withTokens(options, newFolder, (tokens) =>
-      tokens.create({ name, scopes, expiresAt }),
-    );
+    const newToken = { name, scopes, expiresAt };
+    const token = await withTokens(options, ownFolder, (tokens) => tokens.create(newToken));
     await printLines([token]); // first, so that no signal leaves a live token that nobody has seen
     await sleep(WAIT_MS);
   },
@@ -61,9 +59,7 @@ const tokenList = defineCommand({
     const records = await withTokens(options, existingFolder, (tokens) => tokens.list());
     const rows = records.map(describeToken);
     const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
-    const table = rows.map(({ name, scopes, state, created, expires }) => {
-      return [name, scopes.join(","), state, created, expires ?? "never"];
-    });
+    const table = rows.map((row) => Object.values(row).map((value) => `${value ?? "never"}`));
     await printLines(json ? rows.map((row) => JSON.stringify(row)) : formatTable([head, ...table]));
   },
 });
@@ -75,7 +71,8 @@ const tokenRevoke = defineCommand({
   options: STORE,
   details: "A running server refuses the token within 2 seconds.",
   async run([name = ""], options) {
-    await withTokens(options, ownExistingFolder, (tokens) => tokens.revoke(name));
+    const ownExisting = (data: string) => ownFolder(existingFolder(data));
+    await withTokens(options, ownExisting, (tokens) => tokens.revoke(name));
   },
 });
 
@@ -84,13 +81,12 @@ const tokenImport = defineCommand({
   summary: "import the tokens of another data directory, by its file tokens.jsonl",
   arguments: ["FILE"],
   options: STORE,
-  details: `Clients keep their tokens, because a server needs only the hashes. All tokens are imported, or
-none: the import fails if a live token has the name of a new one. A token that is there already
-stays as it is. For example: plant-store token import data/tokens.jsonl --database URL`,
+  details: `Clients keep their tokens, because a server needs only the hashes. If a live token has the name of
+a new one, none is imported. For example: plant-store token import data/tokens.jsonl --database URL`,
   async run([file = ""], options) {
     const bytes = await withIoError(`Cannot read "${file}"`, () => fs.promises.readFile(file));
     const records = parseTokenFile(file, bytes);
-    const added = await withTokens(options, newFolder, (tokens) => tokens.import(records));
+    const added = await withTokens(options, ownFolder, (tokens) => tokens.import(records));
     await printLines([`imported ${added}, already there ${records.length - added}`]);
     await sleep(WAIT_MS);
   },

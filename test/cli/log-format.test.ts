@@ -1,6 +1,5 @@
 /** The lines of the log: each is one line, moves no cursor, and holds no token. */
 import assert from "node:assert/strict";
-import { randomBytes } from "node:crypto";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
 import { type Format, jsonFormat, textFormat } from "../../src/cli/log.ts";
@@ -42,6 +41,8 @@ function linesWith(format: Format, text: string): string[] {
   return [lineOf(format, request), lineOf(format, notice)];
 }
 
+const UNPARSED = { method: undefined, path: undefined, token: undefined, client: undefined };
+
 const JSON_LINES: readonly [says: string, changes: Partial<RequestMessage>, members: object][] = [
   ["every documented member", {}, {}],
   [
@@ -50,20 +51,10 @@ const JSON_LINES: readonly [says: string, changes: Partial<RequestMessage>, memb
     { durationMs: 4294967296.125 },
   ],
   ["its id unchanged", { requestId: "AZaz09._~+/=:@-" }, { requestId: "AZaz09._~+/=:@-" }],
-  [
-    "a stream that broke off",
-    { status: 200, error: undefined, cut: true },
-    { status: 200, error: undefined, cut: true },
-  ],
+  ["that a stream broke off", { error: undefined, cut: true }, { error: undefined, cut: true }],
   [
     "nulls if it was never parsed",
-    {
-      method: undefined,
-      path: undefined,
-      durationMs: undefined,
-      token: undefined,
-      client: undefined,
-    },
+    { ...UNPARSED, durationMs: undefined },
     { method: null, path: null, durationMs: null, token: null, client: null },
   ],
 ];
@@ -81,17 +72,11 @@ for (const [says, changes, members] of JSON_LINES) {
 }
 
 test("a notice in JSON has its message and its fields", () => {
+  const notice = { level: "info", event: "listening", message: "listening" } as const;
   const fields = { url: "http://[::1]:8080", plants: 7, admin: undefined };
-  const notice = { level: "info", event: "listening", message: "listening", fields } as const;
-  const { time, ...members } = JSON.parse(lineOf(jsonFormat, notice));
+  const { time, ...members } = JSON.parse(lineOf(jsonFormat, { ...notice, fields }));
   assert.equal(new Date(time).toISOString(), time);
-  assert.deepEqual(members, {
-    level: "info",
-    event: "listening",
-    message: "listening",
-    ...fields,
-    admin: null,
-  });
+  assert.deepEqual(members, { ...notice, ...fields, admin: null });
 });
 
 test("the text of a request names its figures", (t) => {
@@ -181,22 +166,13 @@ const neighbours = fc.array(part, { maxLength: 4 }).map((parts) => parts.join(""
 for (const [name, format] of FORMATS) {
   test(`wherever a token is in a text, no line in ${name} holds its secret part`, () => {
     const tokens = fc.array(fc.tuple(neighbours, token), { minLength: 1, maxLength: 3 });
-    const property = fc.property(tokens, neighbours, (parts, end) => {
-      const text = parts.flat().join("") + end;
+    const property = fc.property(tokens, neighbours, fc.nat(1100), (parts, end, left) => {
+      const text = "x".repeat(left) + parts.flat().join("") + end; // a long text is cut, also in a token
       const requestId = text.replace(/[^\w.~+/=:@-]/g, ""); // the characters that an id may have
       for (const line of [...linesWith(format, text), lineOf(format, { ...REQUEST, requestId })]) {
-        for (const [, each] of parts) assert.ok(!line.includes(each.slice("pst_".length)), line);
+        for (const [, each] of parts) assert.ok(!line.includes(each.slice(4, 12)), line);
       }
     });
     fc.assert(property, { numRuns: 200 });
-  });
-
-  test(`no part of a token is in ${name}, wherever a long path is cut`, () => {
-    const secret = formatToken(randomBytes(32));
-    for (let left = 0; left < 64; left++) {
-      const path = `/${"x".repeat(1023 - left)}${secret}`;
-      const line = lineOf(format, { ...REQUEST, path });
-      assert.ok(!line.includes(secret.slice("pst_".length, 10)));
-    }
   });
 }

@@ -52,19 +52,6 @@ test("the log names the client that a trusted proxy names, and no other", async 
   }
 });
 
-test("--log text is for people,", async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "gardener" });
-  const run = async (...args: string[]) => {
-    const server = await startServer(t, ["--data", folder, "--log", "text", ...args]);
-    await postPlant(server.url, token, FERN);
-    return (await server.stop()).stderr.split("\n").slice(0, -1);
-  };
-  const text = await run();
-  assert.equal(text.length, 4);
-  assert.match(text[1] ?? "", /^[0-9:]{8} POST \/plants 200 [0-9.]+ ms, 41 B, token gardener, /);
-});
-
 test("a log whose disk is full, or whose reader has gone, ends no server", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });

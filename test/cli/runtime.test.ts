@@ -11,18 +11,16 @@ const readText = (file: string) => readFileSync(new URL(`../../${file}`, import.
 const FIRST = readText("src/cli/main.ts").replace("import(", "load(");
 const compile = (target: string) => transformSync(FIRST, { loader: "ts", target }).code;
 
-const VERSIONS: readonly [version: string, isGood: boolean][] = [
-  ["18.20.8", false],
-  ["20.18.3", false],
-  ["20.19.0", true],
-  ["21.19.0", false],
-  ["22.11.0", false],
-  ["22.12.0", true],
-  ["24.0.0-nightly2025010112345678", true],
-];
-
-for (const [node, isGood] of VERSIONS) {
-  test(`Node.js ${node} ${isGood ? "runs the program" : "is refused in one line, with status 2"}`, () => {
+test("the program runs with Node.js 20.19, 22.12 or later, else one line says so, with status 2", () => {
+  for (const [node, isGood] of [
+    ["18.20.8", false],
+    ["20.18.3", false],
+    ["20.19.0", true],
+    ["21.19.0", false],
+    ["22.11.0", false],
+    ["22.12.0", true],
+    ["24.0.0-nightly2025010112345678", true],
+  ] as const) {
     const seen: { isLoaded?: boolean; status?: number; stderr?: string } = {};
     const process = {
       versions: { node },
@@ -33,10 +31,12 @@ for (const [node, isGood] of VERSIONS) {
     const load = () => Object.assign(seen, { isLoaded: true });
     vm.runInNewContext(compile("esnext"), { process, load });
     assert.deepEqual([seen.isLoaded ?? false, seen.status], [isGood, isGood ? undefined : 2]);
-    const refusal = new RegExp(`^plant-store: expected .*22\\.12.*20\\.19.* got ${node};.*\n$`);
-    assert.match(seen.stderr ?? "", isGood ? /^$/ : refusal);
-  });
-}
+    assert.match(
+      seen.stderr ?? "",
+      isGood ? /^$/ : new RegExp(`22\\.12.*20\\.19.* got ${node};.*\n$`),
+    );
+  }
+});
 
 test("the first file imports nothing statically, has the syntax of Node 14, and agrees with package.json", () => {
   assert.equal(compile("node14"), compile("esnext"), "the compiler had to replace newer syntax");

@@ -1,6 +1,6 @@
 /** How a server stops. */
 import assert from "node:assert/strict";
-import { describe, type TestContext, test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
@@ -25,64 +25,41 @@ async function makeStore(t: TestContext): Promise<{ folder: string; token: strin
   return { folder, token: await createToken(folder, { name: "gardener" }) };
 }
 
-describe("a stop waits for requests in flight and for nothing else", () => {
-  test(
-    "idle connections, and those that never sent anything, do not delay it",
-    TIMEOUT,
-    async (t) => {
-      const { folder, token } = await makeStore(t);
-      const server = await startServer(t, ["--data", folder, ...PATIENT]);
-      const [idle, silent] = [await Client.connect(server.port), await Client.connect(server.port)];
-      await idle.send(encodeRequest({ token }, { body: FERN }));
-      assert.equal((await idle.next()).status, 200);
-      assert.equal((await server.stop()).status, 0);
-      for (const client of [idle, silent]) assert.deepEqual(await client.rest(), []);
-    },
-  );
+test("a request whose body comes after the signal is stored and answered", TIMEOUT, async (t) => {
+  const { folder, token } = await makeStore(t);
+  const server = await startServer(t, ["--data", folder, ...PATIENT]);
+  const held = await holdRequest(server.port, token);
+  const end = server.stop("SIGINT");
+  await until("it accepts no more", () => isRefused(server.port));
+  await held.send(FERN.slice(-1));
+  const answer = await held.next();
+  assert.deepEqual([answer.status, answer.headers.get("connection")], [200, "close"]);
+  assert.equal((await end).status, 0);
+  assert.equal(readLog(folder), `${FERN}\n`);
+});
 
-  test("a request whose body comes after the signal is stored and answered", TIMEOUT, async (t) => {
-    const { folder, token } = await makeStore(t);
-    const server = await startServer(t, ["--data", folder, ...PATIENT]);
-    const held = await holdRequest(server.port, token);
-    const end = server.stop("SIGINT");
-    await until("it accepts no more", () => isRefused(server.port));
-    await held.send(FERN.slice(-1));
-    const answer = await held.next();
-    assert.deepEqual([answer.status, answer.headers.get("connection")], [200, "close"]);
-    assert.equal((await end).status, 0);
-    assert.equal(readLog(folder), `${FERN}\n`);
-  });
+test("a second SIGTERM ends it at once, with a request in flight", TIMEOUT, async (t) => {
+  const { folder, token } = await makeStore(t);
+  const server = await startServer(t, ["--data", folder, ...PATIENT]);
+  const held = await holdRequest(server.port, token);
+  const end = server.stop();
+  await until("it accepts no more", () => isRefused(server.port));
+  assert.equal(held.isClosed, false);
+  void server.stop();
+  assert.deepEqual([(await end).status, (await end).signal], [null, "SIGTERM"]);
+  assert.equal(readLog(folder), "");
+});
 
-  test("a second SIGTERM ends it at once, with a request in flight", TIMEOUT, async (t) => {
-    const { folder, token } = await makeStore(t);
-    const server = await startServer(t, ["--data", folder, ...PATIENT]);
-    const held = await holdRequest(server.port, token);
-    const end = server.stop();
-    await until("it accepts no more", () => isRefused(server.port));
-    assert.equal(held.isClosed, false);
-    void server.stop();
-    assert.deepEqual([(await end).status, (await end).signal], [null, "SIGTERM"]);
-    assert.equal(readLog(folder), "");
-  });
-
-  test(
-    "the deadline ends it with status 0, and the request is logged as cut",
-    TIMEOUT,
-    async (t) => {
-      const { folder, token } = await makeStore(t);
-      const args = ["--data", folder, ...PATIENT, "--drain-timeout-ms=300"];
-      const server = await startServer(t, args);
-      const held = await holdRequest(server.port, token);
-      const end = await server.stop();
-      assert.equal(end.status, 0);
-      await until("the connection is cut", () => held.isClosed);
-      const requests = logLinesOf(end.stderr).filter(({ event }) => event === "request");
-      assert.deepEqual(
-        requests.map(({ status, cut, token }) => [status, cut, token]),
-        [[0, true, "gardener"]],
-      );
-    },
-  );
+test("the deadline ends it with 0, and the request is logged as cut", TIMEOUT, async (t) => {
+  const { folder, token } = await makeStore(t);
+  const server = await startServer(t, ["--data", folder, ...PATIENT, "--drain-timeout-ms=300"]);
+  const held = await holdRequest(server.port, token);
+  const end = await server.stop();
+  assert.equal(end.status, 0);
+  await until("the connection is cut", () => held.isClosed);
+  const [request, ...others] = logLinesOf(end.stderr).filter(({ event }) => event === "request");
+  assert.deepEqual([request?.status, request?.cut, request?.token], [0, true, "gardener"]);
+  assert.deepEqual(others, []);
 });
 
 test(
@@ -116,11 +93,8 @@ test(
     await load;
     const lines = readLog(folder).trimEnd().split("\n");
     assert.equal(new Set(lines).size, lines.length, "no line is there twice");
-    assert.deepEqual(
-      stored.filter((line) => !lines.includes(line)),
-      [],
-    );
-    assert.deepEqual(lost, []);
+    const missing = stored.filter((line) => !lines.includes(line));
+    assert.deepEqual([missing, lost], [[], []]);
   },
 );
 

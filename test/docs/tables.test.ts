@@ -69,7 +69,7 @@ test("the table of log events has every event with its level, and no other", () 
   const text = readdirSync(path.join(ROOT, "src/cli"))
     .map((file) => readSource(`cli/${file}`))
     .join("\n");
-  const notices = text.matchAll(/level: "(\w+)",\s*event: "([a-z-]+)"/g);
+  const notices = text.matchAll(/(?:level: |report\()"(\w+)",\s*(?:event: )?"([a-z-]+)"/g);
   const events = new Map(Array.from(notices, ([, level = "", event = ""]) => [event, level]));
   events.set("request", "info"); // its lines have a code path of their own
   const documented = rowsOf(OPERATING, "event").map(({ event = "", level }) => [

@@ -63,9 +63,9 @@ the plant of the cursor is listed again: postgres/conformance.installed
 + for (const row of rows) {
 cli/store.ts
 a password is accepted as an argument: postgres/command-line.installed
-- if (isTyped && PASSWORD.test(database ?? "")) {
-+ if (!isTyped && PASSWORD.test(database ?? "")) {
+- if (isTyped(/^(--database=)?postgres
++ if (isTyped(/^(--database-url=)?postgres
 the password of a URL in a file is shown: postgres/command-line.installed
 - throw new UsageError(\`\${named}: \${error.message}\`);
-+ throw new UsageError(\`\${named}: \${error.message}: \${file && readUrl(file)}\`);
++ throw new UsageError(\`\${named}: \${error.message}: \${typeof url === "string" ? url : url()}\`);
 `;

@@ -37,8 +37,8 @@ a damaged log is worth a restart: cli/commands
 wrong usage is worth a restart: cli/usage
 - if (error instanceof UsageError) return 2;
 wrong usage is told in the format of the log: cli/root
-- if (error instanceof UsageError) printNotice(notice);
-+ if (error === undefined) printNotice(notice);
+- if (error instanceof UsageError) printNotice({
++ if (error === undefined) printNotice({
 cli/command.ts
 a variable counts more than its flag: cli/args
 - const text = given ?? (
@@ -70,7 +70,7 @@ cli/serve.ts
 the first token is written to the log: cli/serve
 -   await tokens.refresh(); // from now on this server accepts it
 +   await tokens.refresh(); process.stderr.write(\`\${token}\\n\`);
-a store that fails ends the server as if it were asked to: cli/serve
+a store that fails ends the server as if it were asked to: cli/admin
 - if (failure === undefined) return 0;
 + if (failure?.message !== "") return 0;
 cli/token-commands.ts
