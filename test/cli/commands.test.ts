@@ -160,14 +160,14 @@ testRows("a folder or a file that cannot be used is named, and nothing is made",
 ]);
 
 const created = "2020-01-01T00:00:00.000Z";
-const record = (at: number, more: object) => {
-  const token = { hash: `${at}a`.repeat(32), scopes: ["write"], createdAt: created, ...more };
+const record = (at: number, name: string, more = {}) => {
+  const token = { name, hash: `${at}a`.repeat(32), scopes: ["write"], createdAt: created, ...more };
   return `${JSON.stringify(token)}\n`;
 };
 const TOKENS = [
-  record(1, { name: "old", expiresAt: "2020-02-01T00:00:00.000Z" }),
-  record(2, { name: "gone", revokedAt: "2020-01-02T00:00:00.000Z" }),
-  record(3, { name: "gardener" }),
+  record(1, "old", { expiresAt: "2020-02-01T00:00:00.000Z" }),
+  record(2, "gone", { revokedAt: "2020-01-02T00:00:00.000Z" }),
+  record(3, "gardener"),
 ].join("");
 const table = `NAME      SCOPES  STATE    CREATED                   EXPIRES
 old       write   expired  2020-01-01T00:00:00.000Z  2020-02-01T00:00:00.000Z
@@ -179,7 +179,7 @@ testRows("tokens", [
   { args: "token list", tokens: TOKENS, status: 0, stdout: table },
   {
     args: "token list --json",
-    tokens: record(3, { name: "gardener" }),
+    tokens: record(3, "gardener"),
     status: 0,
     stdout: `{"name":"gardener","scopes":["write"],"state":"live","created":"${created}","expires":null}\n`,
   },
@@ -205,7 +205,7 @@ testRows("tokens", [
   {
     args: "token import FILE",
     tokens: TOKENS,
-    stdin: record(4, { name: "gardener" }),
+    stdin: record(4, "gardener"),
     status: 1,
     stderr: /"gardener"/,
   },

@@ -93,6 +93,6 @@ plants of a file are created before a bad line of it is found: cli/commands
 +     if (bytes !== undefined) void isImportable;
 cli/store.ts
 root writes into the folder of another user: cli/root
--   if (uid === 0) return folder;
-+   if (uid >= 0) return folder;
+-   if (process.geteuid?.() === 0 && uid !== 0) {
++   if (process.geteuid?.() === 0 && uid < 0) {
 `;
