@@ -132,3 +132,14 @@ test("every source file that the architecture names exists", () => {
     [],
   );
 });
+
+test("CONTRIBUTING says what each folder of tests shows that mirrors none of src", () => {
+  const folders = (of: string) => {
+    const files = readdirSync(path.join(ROOT, of), { recursive: true, encoding: "utf8" });
+    const names = files.map((file) => /^(\w+)\/[\w.-]+\.ts$/.exec(file)?.[1] ?? []);
+    return [...new Set(names.flat())];
+  };
+  const rooms = [...folders("src"), "client"]; // the client is a file
+  const others = folders("test").filter((name) => !rooms.includes(name));
+  assert.deepEqual(wordsOf("CONTRIBUTING.md", "folder"), others.sort());
+});
