@@ -56,14 +56,11 @@ export class Connections {
   #evictions = 0;
   #isDraining = false;
 
-  constructor(listener: Listener, max: number, idleMs: number) {
+  /** Takes over the connections of a server. */
+  constructor(server: Server, listener: Listener, max: number, idleMs: number) {
     this.#listener = listener;
     this.#max = max;
     this.#idleSweeps = Math.ceil(idleMs / SWEEP_MS);
-  }
-
-  /** Takes over the connections of a server. */
-  attach(server: Server): void {
     const sweeping = setInterval(() => this.#sweep(), SWEEP_MS).unref();
     server.on("close", () => clearInterval(sweeping));
     server.on("connection", (socket: Socket) => {
@@ -91,7 +88,7 @@ export class Connections {
   }
 
   #remove(socket: Socket): void {
-    this.#handshakes.delete(addressOf(socket));
+    if (this.#handshakes.size > 0) this.#handshakes.delete(addressOf(socket));
     this.#all.delete(socket);
   }
 

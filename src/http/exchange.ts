@@ -14,15 +14,16 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import { publishWarning, type RequestMessage, requests } from "../core/channels.ts";
 import { ERRORS, PlantStoreError, statusOf } from "../core/errors.ts";
-import type { TokenVerifier, VerifiedToken } from "../core/services.ts";
+import type { TokenVerifier, TrustedProxies, VerifiedToken } from "../core/services.ts";
 import type { Budget } from "./budget.ts";
-import { invalidToken } from "./head.ts";
+import { clientOf, invalidToken } from "./head.ts";
 import { ignoreBody, ignoreFollowing } from "./node-internals.ts";
 
 /** What the requests of a listener share. */
 interface Shared {
   readonly tokens: TokenVerifier;
   readonly budget: Budget;
+  readonly trusted: TrustedProxies | undefined;
 }
 
 export interface Reply {
@@ -71,13 +72,13 @@ export class Exchange {
   caller: VerifiedToken | undefined;
   operation: RequestMessage["operation"];
   bodyBytes = 0;
-  /** The address that is published. */
-  client: string | undefined;
   /** The connection closes after the response, and no request that follows is carried out. */
   isLast = false;
   readonly #shared: Shared;
   readonly #onEnd: ((exchange: Exchange) => void) | undefined;
-  readonly #startedAt = requests.hasSubscribers ? performance.now() : undefined;
+  /** Only for what is published. */
+  readonly #client: string | undefined;
+  readonly #startedAt: number | undefined;
   readonly #isQueued: boolean;
   #held = 0;
   /** The response, and work: what is held is given back after the last of them. */
@@ -98,6 +99,10 @@ export class Exchange {
     this.#onEnd = onEnd;
     const sent = req.headers["x-request-id"];
     this.requestId = typeof sent === "string" && SAFE_ID.test(sent) ? sent : OUR_ID + ++made;
+    if (requests.hasSubscribers) {
+      this.#startedAt = performance.now();
+      this.#client = clientOf(req, shared.trusted);
+    }
     res.on("close", this.#end);
     // A response that waits for earlier ones emits no "close" with its connection.
     this.#isQueued = res.socket === null;
@@ -199,7 +204,7 @@ export class Exchange {
     requests.publish({
       method: method ?? undefined, // null if the bytes never became a request
       path: method ? pathOf(url) : undefined,
-      client: this.client,
+      client: this.#client,
       status,
       error,
       durationMs: this.#startedAt && performance.now() - this.#startedAt,

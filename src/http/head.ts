@@ -1,12 +1,12 @@
 /**
  * Reads the head of a request: its framing, bearer token and media type, and which client a trusted proxy names.
  *
- * Two `Host`, `Authorization` or `Content-Type` headers arrive as one value, joined by a comma
+ * In our own server, two `Host`, `Authorization` or `Content-Type` headers arrive as one value, joined by a comma
  * (`joinDuplicateHeaders`), which no check accepts.
  */
 
 import type { IncomingMessage } from "node:http";
-import { isIP, SocketAddress } from "node:net";
+import { isIP } from "node:net";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
 import type { TrustedProxies } from "../core/services.ts";
 import { quote } from "../core/text.ts";
@@ -102,17 +102,6 @@ export function checkBodyHeaders({ headers }: IncomingMessage): void {
   }
 }
 
-/** @throws PlantStoreError `expectation_failed`. */
-export function checkExpectation({ headers: { expect } }: IncomingMessage): void {
-  if (expect === undefined || expect.toLowerCase() === "100-continue") return;
-  throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
-}
-
-/** Whether a body follows the head. */
-export function announcesBody({ headers }: IncomingMessage): boolean {
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
-}
-
 /** A request through more proxies was not sent by real ones. */
 const PROXIES_MAX = 32;
 
@@ -121,7 +110,7 @@ const PROXIES_MAX = 32;
  * each proxy appends the address that called it, and the client may have invented what is before.
  */
 export function clientOf({ headers, socket }: IncomingMessage, trusted?: TrustedProxies) {
-  let client = socket.remoteAddress?.replace(/^::ffff:(?=[0-9.]+$)|%.*/g, "");
+  let client = socket.remoteAddress?.replace(PREFIX_OR_ZONE, "");
   if (trusted === undefined) return client;
   const list = `${headers["x-forwarded-for"] ?? ""}`.split(",").slice(-PROXIES_MAX);
   while (client !== undefined && trusted.check(client, isIP(client) === 6 ? "ipv6" : "ipv4")) {
@@ -132,10 +121,11 @@ export function clientOf({ headers, socket }: IncomingMessage, trusted?: Trusted
   return client;
 }
 
-/** The address in `192.0.2.1:4711`, `[2001:db8::1]:4711` or `fe80::1%eth0`; an IPv4 address as such. */
+/** Of an IPv4 address that is written as IPv6, and of an address with its interface. */
+const PREFIX_OR_ZONE = /^::ffff:(?=[0-9.]+$)|%.*/gi;
+
+/** The address in `192.0.2.1:4711`, `[2001:db8::1]:4711` or `fe80::1%eth0`. */
 function addressIn(text: string): string | undefined {
-  const bare = isIP(text) ? text : text.replace(/:[\w.-]+$/, "").replace(/^\[(.*)\]$/, "$1");
-  if (isIP(bare) !== 6) return isIP(bare) === 4 ? bare : undefined;
-  const { address } = new SocketAddress({ address: bare.replace(/%.*/, ""), family: "ipv6" });
-  return address.replace(/^::ffff:(?=[0-9.]+$)/i, "");
+  const bare = isIP(text) ? text : text.replace(/^\[?(.*?)\]?(?::[0-9]+)?$/, "$1");
+  return isIP(bare) ? bare.replace(PREFIX_OR_ZONE, "") : undefined;
 }

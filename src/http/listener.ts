@@ -9,7 +9,7 @@
 
 import type { IncomingMessage, RequestListener } from "node:http";
 import { types } from "node:util";
-import { type RequestMessage, requests } from "../core/channels.ts";
+import type { RequestMessage } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/json.ts";
 import {
@@ -29,7 +29,7 @@ import type {
 import { Budget } from "./budget.ts";
 import { create } from "./create.ts";
 import { Exchange, pathOf, type Reply } from "./exchange.ts";
-import { announcesBody, checkExpectation, clientOf, invalidToken, readBearer } from "./head.ts";
+import { invalidToken, readBearer } from "./head.ts";
 import { holdBody } from "./node-internals.ts";
 import { Reads } from "./reads.ts";
 
@@ -65,19 +65,7 @@ export interface ListenerOptions {
 export function createRequestListener(options: ListenerOptions): RequestListener {
   const listener = new Listener(options);
   // Frameworks pass a third argument of their own, which must not arrive as sendContinue.
-  return (req, res) => {
-    joinDuplicates(req);
-    listener.handle(new Exchange(req, res, listener));
-  };
-}
-
-/** As `joinDuplicateHeaders` does it in our own server. By default Node keeps the first. */
-function joinDuplicates({ headers, rawHeaders }: IncomingMessage): void {
-  for (const name of ["authorization", "content-type"]) {
-    const isOne = (at: number) => at % 2 === 1 && rawHeaders[at - 1]?.toLowerCase() === name;
-    const values = rawHeaders.filter((_, at) => isOne(at));
-    if (values.length > 1) headers[name] = values.join(", ");
-  }
+  return (req, res) => listener.handle(new Exchange(req, res, listener));
 }
 
 /** The operations of a path, by their methods. */
@@ -98,6 +86,7 @@ export const PLANT: Operations = new Map([
 export class Listener {
   readonly tokens: TokenVerifier;
   readonly budget: Budget;
+  readonly trusted: TrustedProxies | undefined;
   /** The origin of the pages that may read a response, if that is the same for all requests. */
   readonly onlyOrigin: string | undefined;
   readonly #plants: PlantService;
@@ -105,7 +94,6 @@ export class Listener {
   readonly #bodyBytesMax: number;
   readonly #plantsPath: string;
   readonly #origins: ReadonlySet<string>;
-  readonly #trusted: TrustedProxies | undefined;
 
   constructor(options: ListenerOptions) {
     assertPort("plants", options?.plants, "create");
@@ -119,7 +107,7 @@ export class Listener {
     this.#plantsPath = `${checkBasePath(options.basePath ?? "")}/plants`;
     this.#origins = checkOrigins(options.corsOrigins ?? []);
     this.onlyOrigin = this.#origins.size === 1 ? [...this.#origins][0] : undefined;
-    this.#trusted = options.trustedProxies;
+    this.trusted = options.trustedProxies;
   }
 
   /** Responds with an error of the framing, and closes. */
@@ -135,7 +123,8 @@ export class Listener {
     const { req } = exchange;
     try {
       const isAllowed = this.#receive(exchange);
-      if (isAllowed && req.method === "OPTIONS" && isPreflight(req)) {
+      const isAsked = req.headers["access-control-request-method"] !== undefined;
+      if (isAllowed && req.method === "OPTIONS" && isAsked) {
         exchange.respond(preflightReply(req));
         return;
       }
@@ -154,7 +143,6 @@ export class Listener {
   /** What every response depends on. @returns whether pages of the request's origin may use the service. */
   #receive(exchange: Exchange): boolean {
     const { req, res } = exchange;
-    if (requests.hasSubscribers) exchange.client = clientOf(req, this.#trusted);
     const { upgrade, connection = "", origin = "" } = req.headers;
     // Node's parser loses what follows an offer of another protocol, which Java's client makes by default.
     if (upgrade !== undefined && /upgrade/i.test(connection)) exchange.closeAfter();
@@ -168,17 +156,21 @@ export class Listener {
 
   /** @throws what is wrong with the head, in the turn of the call: nothing that follows is carried out before. */
   #carryOut(exchange: Exchange, caller: Verdict, sendContinue?: () => void): void {
+    const { req } = exchange;
     if (exchange.isResponded || exchange.isOver) return; // while the token was verified
     if (!caller) throw invalidToken();
     if (!Array.isArray(caller.scopes)) throw new TypeError("verify: expected { name, scopes }");
     exchange.caller = caller;
     const id = this.#findOperation(exchange, caller);
-    checkExpectation(exchange.req);
+    const { expect, "transfer-encoding": coding, "content-length": length = 0 } = req.headers;
+    if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
+      throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
+    }
     if (exchange.operation === "createPlant") {
       create(exchange, this.#plants, this.#bodyBytesMax, sendContinue);
       return;
     }
-    if (announcesBody(exchange.req)) {
+    if (coding !== undefined || Number(length) > 0) {
       exchange.closeAfter();
       throw new PlantStoreError("bad_request", "body: expected none in a read, got one");
     }
@@ -236,11 +228,6 @@ function assertPort(name: string, port: object, method: string): void {
 const EXPOSED = "Link, Retry-After, WWW-Authenticate, X-Request-Id";
 /** Names of headers that a page asks for (RFC 9110 section 5.6.2); a longer list is that of no page. */
 const ASKED = /^[!#$%&'*+.^_`|~0-9A-Za-z, \t-]{1,1024}$/;
-
-/** Whether a browser asks before a page sends a request. */
-function isPreflight({ headers }: IncomingMessage): boolean {
-  return headers["access-control-request-method"] !== undefined;
-}
 
 /** For any path, so that a page can read a 404, and any header: tools for tracing add their own. */
 function preflightReply({ headers }: IncomingMessage): Reply {

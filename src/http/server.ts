@@ -69,13 +69,12 @@ export class PlantServer {
     const { tls, host = DEFAULT_HOST, port = NUMBER_OPTIONS.port.default } = options;
     const { connectionsMax = defaultConnectionsMax(tls !== undefined) } = options;
     const { keepAliveTimeoutMs = NUMBER_OPTIONS.keepAliveTimeoutMs.default } = options;
-    const connections = new Connections(listener, connectionsMax, keepAliveTimeoutMs);
     const settings = settingsOf(options);
     const server = tls
       ? https.createServer({ ...settings, ...secureContextOf(tls) })
       : http.createServer(settings);
     server.maxHeadersCount = HEADERS_MAX + 1; // Node drops further ones silently
-    connections.attach(server);
+    const connections = new Connections(server, listener, connectionsMax, keepAliveTimeoutMs);
     server.listen({ host, port, backlog: BACKLOG });
     await once(server, "listening");
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));

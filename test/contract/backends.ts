@@ -57,7 +57,9 @@ export function inProcess(
         atEnd(t, () => server.close(0));
         return { ...ports, port: Number(new URL(server.url).port) };
       }
-      const server = http.createServer(createRequestListener(all)).listen(0, "127.0.0.1");
+      const server = http
+        .createServer({ joinDuplicateHeaders: true }, createRequestListener(all))
+        .listen(0, "127.0.0.1");
       await once(server, "listening");
       atEnd(t, () => {
         server.close();

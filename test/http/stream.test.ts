@@ -228,19 +228,4 @@ for (const [what, headers] of BOTH) {
       assertError(await ask(headers), error);
     });
   }
-
-  test(`${what} of a store whose slice ends within a line is 50001`, async (t) => {
-    const warnings = collectWarnings(t);
-    const { ask } = await startWith(t, failAfter(undefined, slice(1, 2).subarray(0, -1)));
-    assertError(await ask(headers), 50001);
-    assert.match(String(warnings[0]?.cause), /listLines/);
-  });
 }
-
-test("a page of a store whose lines begin with the name is 50001 if more follow", async (t) => {
-  const warnings = collectWarnings(t);
-  const list = failAfter(undefined, Buffer.from('{"name":"a","id":1}\n{"name":"b","id":2}\n'));
-  const { ask } = await startWith(t, list);
-  assertError(await ask(PAGE, "/plants?limit=1"), 50001);
-  assert.match(String(warnings[0]?.cause), /listLines/);
-});
