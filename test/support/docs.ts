@@ -20,7 +20,7 @@ export const BESIDE: readonly string[] = inDocs((name) => !/\.(md|png)$/.test(na
 function inDocs(isWanted: (name: string) => boolean): string[] {
   const names = readdirSync(path.join(ROOT, "docs"), { recursive: true, encoding: "utf8" });
   const files = names.filter(
-    (name) => /\.\w+$|file$/.test(name) && !/node_modules|-lock/.test(name),
+    (name) => /\.\w+$|file$/.test(name) && !/node_modules|-lock|npmrc/.test(name),
   );
   return files.filter(isWanted).map((name) => `docs/${name}`);
 }
