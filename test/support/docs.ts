@@ -25,17 +25,6 @@ function inDocs(isWanted: (name: string) => boolean): string[] {
   return files.filter(isWanted).map((name) => `docs/${name}`);
 }
 
-/** The variables that the Dockerfile sets, with another home; of flags only if this Node knows them. */
-export function imageVariables(home: string): Record<string, string> {
-  const [, block = ""] = /^ENV ((?:.*\\\n)*.*)$/m.exec(readPage("docs/deploy/Dockerfile")) ?? [];
-  const pairs = block.replaceAll("/home/nonroot", home).matchAll(/(\w+)=(\S+)/g);
-  const { NODE_OPTIONS = "", ...others } = Object.fromEntries(
-    Array.from(pairs, ([, name = "", value = ""]) => [name, value]),
-  );
-  const isKnown = process.allowedNodeEnvironmentFlags.has(NODE_OPTIONS.replace(/=.*/, ""));
-  return isKnown ? { NODE_OPTIONS, ...others } : others;
-}
-
 /** Every page of the repository. */
 export const PAGES: readonly string[] = [...SHIPPED, "CONTRIBUTING.md"];
 
