@@ -1,19 +1,18 @@
 /** What the status page is made of: markup in which every value is escaped, figures for people, plots, style. */
+import { HISTORY_SECONDS as WIDTH } from "./recorder.ts";
 
 /** Markup. Values become markup only by `html`. */
-export interface Html {
-  readonly text: string;
-}
+export type Html = { readonly text: string };
 
 type Value = string | number | Html | readonly Html[];
+
+const toReference = (character: string) => `&#${character.charCodeAt(0)};`;
 
 /** Tag of a template: escapes every value that is not markup. */
 export function html({ raw }: TemplateStringsArray, ...values: readonly Value[]): Html {
   const encode = (value: Value): string => {
-    if (typeof value === "object") {
-      return "text" in value ? value.text : value.map(encode).join("\n");
-    }
-    return String(value).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+    if (typeof value !== "object") return String(value).replace(/[&<>"']/g, toReference);
+    return "text" in value ? value.text : value.map(encode).join("\n");
   };
   return { text: String.raw({ raw }, ...values.map(encode)) };
 }
@@ -42,8 +41,7 @@ export function span(ms: number): string {
 
 /** Terms and their values in columns. */
 export function facts(entries: readonly (readonly [term: string, value: string | Html])[]): Html {
-  const items = entries.map(([term, value]) => html`<div><dt>${term}</dt><dd>${value}</dd></div>`);
-  return html`<dl>${items}</dl>`;
+  return html`<dl>${entries.map(([term, text]) => html`<div><dt>${term}</dt><dd>${text}</dd></div>`)}</dl>`;
 }
 
 /** A section with a list, or with `none` if it is empty. */
@@ -51,9 +49,6 @@ export function list(title: string, items: readonly Html[], none: string | Html)
   const rows = html`<ul>${items.map((item) => html`<li>${item}</li>`)}</ul>`;
   return html`<section><h2>${title}</h2>${items.length === 0 ? html`<p>${none}</p>` : rows}</section>`;
 }
-
-/** How many seconds a plot shows; whole minutes. */
-const WIDTH = 300;
 
 /**
  * A plot with a bar for each second, the newest at the right; none for 0. Its scale goes from 0 to 1, 2 or 5 times

@@ -2,25 +2,17 @@
  * Counts what the channels publish, and keeps five minutes of it: the only memory of the admin listener.
  *
  * Bounded: statuses and error numbers come from one table, histograms have fixed buckets, the history has
- * fixed seconds, warnings are truncated, and tokens are those of the operator. Nothing else that a client sends
- * is kept. All times are of the monotonic clock, so they stay right when the wall clock is set.
+ * fixed seconds, warnings are truncated, and tokens are those of the operator. All times are of the monotonic
+ * clock, so they stay right when the wall clock is set. A request costs one look-up, one clock and no object.
  */
 import { clock } from "../clock.ts";
 import { type RequestMessage, subscribe } from "../core/channels.ts";
 import { ERRORS, statusOf } from "../core/errors.ts";
 import { summarize } from "../core/text.ts";
 
-/** The labels of operations in metrics, by their names in the OpenAPI document. */
-const OPERATIONS = { createPlant: "create", getPlant: "get", listPlants: "list" } as const;
-
-/** Requests with one outcome. The status is 0 if they broke off, the operation `none` if it was not known yet. */
-interface Outcome {
-  readonly operation: (typeof OPERATIONS)[keyof typeof OPERATIONS] | "none";
-  readonly status: number;
-  readonly error: number | undefined;
-  count: number;
-  lastAt: number;
-}
+/** Operations, and their labels in metrics in the same order. The first is not known yet. */
+const OPERATIONS = [undefined, "createPlant", "getPlant", "listPlants"] as const;
+const LABELS = ["none", "create", "get", "list"];
 
 const WARNINGS_MAX = 20;
 const SECONDS = [
@@ -33,7 +25,8 @@ export class Recorder {
   readonly requestSeconds = new Histogram(SECONDS);
   readonly syncSeconds = new Histogram(SECONDS);
   readonly batchRecords = new Histogram(RECORDS);
-  readonly outcomes = new Map<string, Outcome>();
+  /** Requests by operation and by error or status, which is 0 if they broke off. */
+  readonly outcomes = new Map<number, ReturnType<typeof makeOutcome>>();
   warningCount = 0;
   /** The newest first; a warning that repeats the newest one adds to its count. */
   readonly warnings: { message: string; count: number; lastAt: number }[] = [];
@@ -41,13 +34,13 @@ export class Recorder {
   readonly lastUses = new Map<string, number>();
   /** Each at its second modulo their number. */
   readonly #slots: Slot[] = [];
-  readonly #firstSecond = currentSecond();
+  readonly #startedAt = clock.monotonicMs();
   readonly #subscriptions = [
     subscribe("plant-store:request", (message) => this.#countRequest(message)),
     subscribe("plant-store:batch", ({ records, syncMs }) => {
       this.syncSeconds.observe(syncMs / 1000);
       this.batchRecords.observe(records);
-      const slot = this.#slotOf(currentSecond());
+      const slot = this.#slotOf(clock.monotonicMs());
       slot.creates += records;
       slot.syncMsMax = Math.max(slot.syncMsMax, syncMs);
     }),
@@ -64,13 +57,12 @@ export class Recorder {
 
   constructor() {
     // An alert on a rate needs a 0 to start from.
-    for (const operation of Object.values(OPERATIONS)) {
-      for (const status of [0, 200]) this.#outcomeOf(operation, status);
-      for (const error of Object.values(ERRORS)) {
-        const status = statusOf(error);
-        if (status >= 500) this.#outcomeOf(operation, status, error);
-        if (status === 401) this.#outcomeOf("none", status, error);
-      }
+    const errors = Object.values(ERRORS);
+    const failures = errors.filter((error) => statusOf(error) >= 500);
+    const refusals = errors.filter((error) => statusOf(error) === 401);
+    for (const operation of OPERATIONS) {
+      for (const code of operation ? [0, 200, ...failures] : refusals)
+        this.#outcomeOf(operation, code);
     }
   }
 
@@ -80,84 +72,91 @@ export class Recorder {
 
   /** The last five minutes, or those since the start: the oldest second first, without the current one. */
   history(): Slot[] {
-    const end = currentSecond();
-    const start = Math.max(this.#firstSecond, end - HISTORY_SECONDS);
-    return Array.from({ length: end - start }, (_, index) => this.#slotOf(start + index));
+    const end = Math.floor(clock.monotonicMs() / 1000);
+    const start = Math.max(Math.floor(this.#startedAt / 1000), end - HISTORY_SECONDS);
+    return Array.from({ length: end - start }, (_, at) => this.#slotOf(1000 * (start + at)));
   }
 
-  #slotOf(second: number): Slot {
+  #slotOf(atMs: number): Slot {
+    const second = Math.floor(atMs / 1000);
     const place = second % (HISTORY_SECONDS + 1);
     const known = this.#slots[place];
-    if (known?.second === second) return known;
-    const slot = makeSlot(second);
+    const slot = known?.second === second ? known : makeSlot(second);
     this.#slots[place] = slot;
     return slot;
   }
 
-  #countRequest({ cut, error, durationMs, token, ...message }: RequestMessage): void {
-    const operation = message.operation === undefined ? "none" : OPERATIONS[message.operation];
+  #countRequest(message: RequestMessage): void {
+    const { operation, error, durationMs, token } = message;
     // A stream that is cut began with a 200, but alerts must see that it failed.
-    const status = cut ? 0 : message.status;
-    const outcome = this.#outcomeOf(operation, status, error);
+    const status = message.cut ? 0 : message.status;
+    const outcome = this.#outcomeOf(operation, error ?? status);
     outcome.count++;
     outcome.lastAt = clock.monotonicMs();
     if (token !== undefined) this.lastUses.set(token, outcome.lastAt);
-    const slot = this.#slotOf(currentSecond());
-    const isRead = operation === "get" || operation === "list";
+    const slot = this.#slotOf(outcome.lastAt);
+    const isRead = operation !== undefined && operation !== "createPlant";
     if (status >= 500) slot.failures++;
     else if (isRead && status > 0) slot.reads++; // a plant that is not there was looked up, too
     // An aborted request has no response, and a list takes as long as its client likes.
-    if (durationMs === undefined || status === 0 || operation === "list") return;
+    if (durationMs === undefined || status === 0 || operation === "listPlants") return;
     this.requestSeconds.observe(durationMs / 1000);
     slot.requestSeconds.observe(durationMs / 1000);
   }
 
-  #outcomeOf(operation: Outcome["operation"], status: number, error?: number): Outcome {
-    const key = `${operation} ${error ?? status}`;
-    const known = this.outcomes.get(key);
-    if (known !== undefined) return known;
-    const outcome = { operation, status, error, count: 0, lastAt: 0 };
-    this.outcomes.set(key, outcome);
+  #outcomeOf(operation: RequestMessage["operation"], code: number) {
+    const place = OPERATIONS.indexOf(operation);
+    const key = OPERATIONS.length * code + place;
+    const outcome = this.outcomes.get(key) ?? makeOutcome(LABELS[place], code);
+    if (outcome.count === 0) this.outcomes.set(key, outcome);
     return outcome;
   }
 }
 
-/** Counts values by size: a bucket holds those above the previous bound, up to its own bound. */
+function makeOutcome(operation: string | undefined, code: number) {
+  const error = code < 1000 ? undefined : code;
+  return { operation, status: error ? statusOf(error) : code, error, count: 0, lastAt: 0 };
+}
+
+/** Counts values by ascending bounds. */
 export class Histogram {
-  readonly buckets: readonly { readonly le: number; count: number }[];
+  readonly bounds: readonly number[];
+  /** For each bound the values up to it, and above the one before; at last those above all. */
+  readonly counts: Float64Array;
   count = 0;
   sum = 0;
 
-  /** @param bounds ascending, in the unit of the values. */
   constructor(bounds: readonly number[]) {
-    this.buckets = bounds.map((le) => ({ le, count: 0 }));
+    this.bounds = bounds;
+    this.counts = new Float64Array(bounds.length + 1);
   }
 
   observe(value: number): void {
+    let at = 0;
+    while (value > (this.bounds[at] ?? Number.POSITIVE_INFINITY)) at++;
+    this.counts[at] = (this.counts[at] ?? 0) + 1;
     this.count++;
     this.sum += value;
-    const bucket = this.buckets.find(({ le }) => value <= le);
-    if (bucket !== undefined) bucket.count++;
   }
 }
 
 /**
- * The value that a share of all values of these histograms does not exceed: estimated like `histogram_quantile`
- * of Prometheus, evenly within a bucket, and at most the last bound. 0 without values.
+ * The time in seconds that a share of the requests of these slots does not exceed: estimated like
+ * `histogram_quantile` of Prometheus, evenly within a bucket, and at most the last bound. 0 without requests.
  */
-export function quantileOf(histograms: readonly Histogram[], share: number): number {
-  let rank = share * histograms.reduce((sum, { count }) => sum + count, 0);
+export function quantileOf(slots: readonly Slot[], share: number): number {
+  let rank = share * slots.reduce((sum, { requestSeconds }) => sum + requestSeconds.count, 0);
   let from = 0;
-  for (const [at, { le }] of (histograms[0]?.buckets ?? []).entries()) {
-    const count = histograms.reduce((sum, { buckets }) => sum + (buckets[at]?.count ?? 0), 0);
-    if (rank <= count) return count === 0 ? 0 : from + ((le - from) * rank) / count;
+  for (const [at, bound] of SECONDS.entries()) {
+    const count = slots.reduce((sum, slot) => sum + (slot.requestSeconds.counts[at] ?? 0), 0);
+    if (rank <= count) return count === 0 ? 0 : from + ((bound - from) * rank) / count;
     rank -= count;
-    from = le;
+    from = bound;
   }
   return from;
 }
 
-export const HISTORY_SECONDS = 300;
+export const HISTORY_SECONDS = 300; // whole minutes
 
 /** What happened in one second; `failures` are responses with a 5xx. */
 export type Slot = ReturnType<typeof makeSlot>;
@@ -165,8 +164,4 @@ export type Slot = ReturnType<typeof makeSlot>;
 function makeSlot(second: number) {
   const counts = { creates: 0, reads: 0, failures: 0, syncMsMax: 0 };
   return { second, ...counts, requestSeconds: new Histogram(SECONDS) };
-}
-
-function currentSecond(): number {
-  return Math.floor(clock.monotonicMs() / 1000);
 }

@@ -1,10 +1,9 @@
 /**
  * The operator's own listener, beside the service: health, metrics, status page.
  *
- * It starts after the service, and closes after it. It reads only, and asks for no token: its address is its
- * only protection. Everything that it shows is in memory, so it
- * responds in the turn of the request, and the connection closes: of a body it reads what came with the head.
- * It keeps no process alive.
+ * It starts after the service, and closes after it. It asks for no token: its address is its only protection.
+ * What it shows is in memory, so it responds in the turn of the request, and the connection closes. It reads of a
+ * body what came with the head, and keeps no process alive.
  */
 import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
@@ -35,7 +34,6 @@ export async function startAdminServer(
   address: { readonly host: string; readonly port: number },
   status: Status,
 ): Promise<AdminServer> {
-  const recorder = new Recorder();
   const isLocal = isLoopback(address.host);
   const limits = { requestTimeout: 5000, connectionsCheckingInterval: 5000 };
   const server = http.createServer(limits, (req, res) => {
@@ -51,26 +49,19 @@ export async function startAdminServer(
   server.maxConnections = 100; // more than a scraper and its people need
   server.maxRequestsPerSocket = 1; // further ones of the same packet get a bare 503
   server.listen(address);
-  await once(server, "listening").catch((error) => {
-    recorder.close();
-    throw error;
-  });
+  await once(server, "listening");
+  const recorder = new Recorder();
   server.unref();
   const { port } = server.address() as AddressInfo;
   const url = `http://${formatHostPort(address.host, port)}`;
-  if (!isLocal) {
-    publishWarning(
-      `The admin listener at ${url} asks for no token, and other machines may reach it; ` +
-        "let it listen on 127.0.0.1, or protect it with a firewall",
-    );
-  }
+  const advice = "let it listen on 127.0.0.1, or protect it with a firewall";
+  if (!isLocal) publishWarning(`Without a token, other machines may reach ${url}; ${advice}`);
   return {
     url,
     async close() {
       recorder.close();
-      const closed = new Promise((resolve) => server.close(resolve));
-      server.closeAllConnections();
-      await closed;
+      server.close().closeAllConnections();
+      await once(server, "close");
     },
   };
 }
@@ -104,13 +95,13 @@ function respond(req: IncomingMessage, res: ServerResponse, status: Status, reco
         if (query !== "refresh=0") res.setHeader("Refresh", "5");
         return send(res, 200, renderPage(status, recorder, query !== "refresh=0"), "text/html");
       case "/healthz":
-        return sendJson(res, 200, { state, message });
+        return send(res, 200, { state, message });
       case "/readyz":
-        return sendJson(res, state === "ready" ? 200 : 503, { state, message });
+        return send(res, state === "ready" ? 200 : 503, { state, message });
       case "/metrics":
         return send(res, 200, encodeMetrics(status, recorder), "text/plain; version=0.0.4");
       case "/openapi.json":
-        return sendJson(res, 200, OPENAPI);
+        return send(res, 200, OPENAPI);
       default:
         return refuse(res, ERRORS.not_found, "path: expected that of the status page, /");
     }
@@ -121,16 +112,14 @@ function respond(req: IncomingMessage, res: ServerResponse, status: Status, reco
 }
 
 function refuse(res: ServerResponse, error: number, message: string): void {
-  sendJson(res, statusOf(error), { error, message });
+  send(res, statusOf(error), { error, message });
 }
 
-function sendJson(res: ServerResponse, status: number, document: unknown): void {
-  send(res, status, `${JSON.stringify(document)}\n`, "application/json");
-}
-
-function send(res: ServerResponse, status: number, body: string, type: string): void {
+/** Sends text of this type, or anything else as JSON. */
+function send(res: ServerResponse, status: number, content: unknown, type?: string): void {
+  const body = type === undefined ? `${JSON.stringify(content)}\n` : String(content);
   res.writeHead(status, {
-    "Content-Type": type.startsWith("text/") ? `${type}; charset=utf-8` : type,
+    "Content-Type": type === undefined ? "application/json" : `${type}; charset=utf-8`,
     "Content-Length": Buffer.byteLength(body),
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",

@@ -11,14 +11,19 @@ import { readState, type Status } from "./status.ts";
 /** @param reloads whether the browser loads it again by itself. */
 export function renderPage(status: Status, recorder: Recorder, reloads: boolean): string {
   const slots = recorder.history();
-  const { state, message } = describe(status, total(slots, "failures"));
+  const failures = total(slots, "failures");
+  const own = readState(status);
+  const isFailing = own.state === "ready" && failures > 0;
+  const state = isFailing ? "failing" : own.state;
+  const got5xx = `${figure(failures)} requests of the last 5 min got a 5xx`;
+  const warnings = recorder.warnings.map((each) => html`${each.message} ${times(each)}`);
   const now = new Date(clock.wallMs()).toISOString().replace("T", " ").slice(0, 19);
   return html`<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Plant store: ${words(state)}</title><style>${STYLE}</style></head>
 <body><main>
-<header><h1>Plant store</h1> <b class="state ${state}">${words(state)}</b> ${message}
+<header><h1>Plant store</h1> <b class="state ${state}">${words(state)}</b> ${isFailing ? got5xx : own.message}
 <p>version ${status.version}, started ${ago(0)}; shown as of ${now} UTC</p>
 <nav aria-label="This listener"><a href="metrics">Metrics</a> <a href="healthz">Health</a>
 <a href="readyz">Readiness</a> <a href="openapi.json">API description</a>
@@ -29,7 +34,7 @@ ${renderFirstRequest(status)}
 ${status.folder === undefined ? "" : renderDisk(status, status.folder)}
 <div class="pair">
 ${renderFailures(recorder)}
-${renderWarnings(recorder)}
+${list("Warnings", warnings, "None since the start.")}
 </div>
 ${renderTokens(status, recorder)}
 </main></body>
@@ -37,27 +42,23 @@ ${renderTokens(status, recorder)}
 `.text;
 }
 
+const WEEK_MS = 7 * 86_400_000;
+const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`; // for a shell
 const words = (name: string) => name.replaceAll(/[-_]/g, " ");
 const red = (text: string) => html`<span class="bad">${text}</span>`;
 const ago = (at: number) => `${span(clock.monotonicMs() - at)} ago`;
-const times = (count: number, lastAt: number) =>
+const times = ({ count, lastAt }: { count: number; lastAt: number }) =>
   html`<small>${count === 1 ? "" : `${figure(count)} times, last `}${ago(lastAt)}</small>`;
-const total = (slots: readonly Slot[], count: "creates" | "reads" | "failures") =>
-  slots.reduce((sum, slot) => sum + slot[count], 0);
-
-/** A server that fails requests does not look well, even if it is ready for more. */
-function describe(status: Status, failures: number): { state: string; message: string } {
-  const { state, message } = readState(status);
-  if (state !== "ready" || failures === 0) return { state, message };
-  return { state: "failing", message: `${figure(failures)} requests of the last 5 min got a 5xx` };
-}
+type Count = "creates" | "reads" | "failures" | "syncMsMax";
+const pluck = (slots: readonly Slot[], count: Count) => slots.map((slot) => slot[count]);
+const total = (slots: readonly Slot[], count: Count) =>
+  pluck(slots, count).reduce((sum, each) => sum + each, 0);
 
 function renderFigures(status: Status, history: readonly Slot[]): Html {
   const slots = history.slice(-10);
   const rate = (count: number) => `${figure(count / Math.max(1, slots.length))} /s`;
-  const histograms = slots.map(({ requestSeconds }) => requestSeconds);
   const latency = (share: number) => {
-    const seconds = quantileOf(histograms, share);
+    const seconds = quantileOf(slots, share);
     return seconds === 0 ? "–" : `${figure(1000 * seconds)} ms`;
   };
   const plants = status.store().plants;
@@ -73,68 +74,52 @@ function renderFigures(status: Status, history: readonly Slot[]): Html {
   ])}<p>Rates and latency are those of the last 10 s. A list is one read, without latency.</p></section>`;
 }
 
-/** As a shell takes it. */
-const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
-
 /** A database only estimates how many plants it has. */
 function renderFirstRequest(status: Status): Html {
   if (status.store().plants !== 0 || status.database() !== undefined) return html``;
-  const url = quote(`${status.url}/plants`);
   return html`<section><h2>No plant yet</h2><p>Create the first one, with a token in the variable TOKEN:</p>
-<code>curl -X POST ${url} -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'</code></section>`;
+<code>curl -X POST ${quote(`${status.url}/plants`)} -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'</code></section>`;
 }
 
 function renderPlots(slots: readonly Slot[]): Html[] {
-  const creates = slots.map((slot) => slot.creates);
-  const reads = slots.map((slot) => slot.reads);
-  const syncs = slots.map((slot) => slot.syncMsMax);
-  const latencies = (share: number) =>
-    slots.map(({ requestSeconds }) => 1000 * quantileOf([requestSeconds], share));
+  const latencies = (share: number) => slots.map((slot) => 1000 * quantileOf([slot], share));
   return [
-    plot("Creates per second", creates),
-    plot("Reads per second", reads),
+    plot("Creates per second", pluck(slots, "creates")),
+    plot("Reads per second", pluck(slots, "reads")),
     plot("Latency in ms, p50 to p99", latencies(0.99), latencies(0.5)),
-    plot("Slowest sync in ms", syncs),
+    plot("Slowest sync in ms", pluck(slots, "syncMsMax")),
   ];
 }
 
 function renderDisk(status: Status, folder: string): Html {
-  const { disk } = status;
+  const { freeBytes, totalBytes = Number.NaN } = status.disk ?? {};
   const { logBytes, queueBytes, msSinceRefusal } = status.store();
-  const share = disk === undefined ? 1 : disk.freeBytes / disk.totalBytes;
-  const part = disk && `, ${Math.floor(100 * share)} % of ${size(disk.totalBytes)}`;
-  const free = `${size(disk?.freeBytes)}${part ?? ""}`;
+  const percent = Math.floor((100 * (freeBytes ?? 0)) / totalBytes);
+  const free =
+    freeBytes === undefined ? size() : `${size(freeBytes)}, ${percent} % of ${size(totalBytes)}`;
   const refused = msSinceRefusal === undefined ? "never" : red(`${span(msSinceRefusal)} ago`);
   return html`<section><h2>Disk</h2>${facts([
     ["Data directory", folder],
     ["Log", size(logBytes)],
-    ["Free", share < 0.05 ? red(free) : free],
+    ["Free", percent < 5 ? red(free) : free],
     ["Waiting to be written", size(queueBytes)],
     ["Last refused write", refused],
   ])}</section>`;
 }
 
-const CODES = new Map<number, string>(Object.entries(ERRORS).map(([code, error]) => [error, code]));
-
 function renderFailures({ outcomes }: Recorder): Html {
   const failed = [...outcomes.values()].filter(({ error, count }) => error && count > 0);
-  failed.sort((a, b) => b.status - a.status);
-  const rows = failed.map(({ operation, status, error = 0, count, lastAt }) => {
-    const what = `${error} ${words(CODES.get(error) ?? "")}, ${operation}`;
-    return html`<span>${status >= 500 ? red(what) : what}</span> ${times(count, lastAt)}`;
-  });
+  const rows = failed
+    .toSorted((a, b) => b.status - a.status)
+    .map((outcome) => {
+      const [code = ""] = Object.entries(ERRORS).find(([, error]) => error === outcome.error) ?? [];
+      const what = `${outcome.error} ${words(code)}, ${outcome.operation}`;
+      return html`<span>${outcome.status >= 500 ? red(what) : what}</span> ${times(outcome)}`;
+    });
   return list("Requests that failed or were refused", rows, "None since the start.");
 }
 
-function renderWarnings({ warnings }: Recorder): Html {
-  const rows = warnings.map(
-    ({ message, count, lastAt }) => html`${message} ${times(count, lastAt)}`,
-  );
-  return list("Warnings", rows, "None since the start.");
-}
-
 const TOKENS_MAX = 100;
-const SOON_MS = 7 * 86_400_000;
 
 function renderTokens(status: Status, { lastUses }: Recorder): Html {
   const tokens = status.tokens();
@@ -143,12 +128,11 @@ function renderTokens(status: Status, { lastUses }: Recorder): Html {
     const used = usedAt === undefined ? "not used since the start" : `used ${ago(usedAt)}`;
     const leftMs = (expiresAt ?? Number.POSITIVE_INFINITY) - clock.wallMs();
     const expiry = expiresAt === undefined ? "never expires" : `expires in ${span(leftMs)}`;
-    const shown = leftMs < SOON_MS ? red(expiry) : expiry;
+    const shown = leftMs < WEEK_MS ? red(expiry) : expiry;
     return html`<b>${name}</b> <small>${scopes.join(" and ")}, ${shown}, ${used}</small>`;
   });
   if (tokens.length > TOKENS_MAX) rows.push(html`and ${tokens.length - TOKENS_MAX} more`);
-  const { folder } = status;
-  const place = folder === undefined ? "--database URL" : `--data ${quote(folder)}`;
+  const place = status.folder ? `--data ${quote(status.folder)}` : "--database URL";
   const command = html`None. Create one: <code>plant-store token create NAME ${place}</code>`;
   return list("Tokens", rows, command);
 }

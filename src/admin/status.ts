@@ -18,7 +18,7 @@ export const STATES = Object.keys(MESSAGES) as State[];
 /** What a server says of itself: whether it is out of disk follows from its store and its disk. */
 export type ServiceState = Exclude<State, "out-of-disk">;
 
-/** Everything in it is in memory: nobody who asks makes the server wait. */
+/** All of it is in memory, so a request for it waits for nothing. */
 export interface Status {
   /** Of the program. */
   readonly version: string;
@@ -45,13 +45,11 @@ const REFUSAL_COUNTS_MS = 10_000;
 const ROOM_BYTES = 2 * 1024 * 1024;
 
 export function readState(status: Status): { readonly state: State; readonly message: string } {
-  const { disk } = status;
-  const state = status.state();
-  const msSinceRefusal = status.store().msSinceRefusal ?? Number.POSITIVE_INFINITY;
-  const isFull =
-    Number.isFinite(msSinceRefusal) && disk !== undefined && disk.freeBytes < ROOM_BYTES;
-  if (state === "ready" && (isFull || msSinceRefusal < REFUSAL_COUNTS_MS)) {
-    return { state: "out-of-disk", message: MESSAGES["out-of-disk"] };
-  }
+  const own = status.state();
+  const { msSinceRefusal = Number.POSITIVE_INFINITY } = status.store();
+  const { freeBytes = ROOM_BYTES } = status.disk ?? {};
+  const isFull = Number.isFinite(msSinceRefusal) && freeBytes < ROOM_BYTES;
+  const isOutOfDisk = own === "ready" && (isFull || msSinceRefusal < REFUSAL_COUNTS_MS);
+  const state = isOutOfDisk ? "out-of-disk" : own;
   return { state, message: MESSAGES[state] };
 }

@@ -17,19 +17,19 @@ the pages have no policy: admin/server
 -     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
 admin/recorder.ts
 the page is empty after the wall clock was set back: admin/recorder
--   return Math.floor(clock.monotonicMs() / 1000);
-+   return Math.floor(clock.wallMs() / 1000);
+- outcome.lastAt = clock.monotonicMs();
++ outcome.lastAt = clock.wallMs();
 a stream that was cut counts as a success: admin/metrics
-- const status = cut ? 0 : message.status;
+- const status = message.cut ? 0 : message.status;
 + const status = message.status;
 admin/status-page.ts
 a server that fails every request looks well: admin/status-page
-- if (state !== "ready" || failures === 0) return
-+ if (state !== "ready" || failures >= 0) return
+- own.state === "ready" && failures > 0;
++ own.state === "ready" && failures < 0;
 admin/page-parts.ts
 a name of a token becomes markup: admin/status-page
--     return String(value).replace(/[&<>"']/g, (character) => \`&#\${character.charCodeAt(0)};\`);
-+     return String(value);
+- return String(value).replace(/[&<>"']/g, toReference);
++ return String(value);
 cli/program.ts
 a damaged log is worth a restart: cli/commands
 - ["corruption", "unsynced", "invalid_json"];
