@@ -4,9 +4,6 @@ postgres/creates.ts
 a row that the statement does not return is answered 200: postgres/failing-statements.slow
 - if (row === undefined) void this.#tryLater(entry);
 + if (row === undefined) entry.resolve(["", entry.plant.name, null, null, entry.number]);
-the number of the batch is not compared: postgres/failing-statements.slow
-- return row[4] === entry.number && plant === entry.plant ? "created" : "replayed";
-+ return row[4] !== "" && plant === entry.plant ? "created" : "replayed";
 the deadline of a create is ignored: postgres/failing-statements.slow
 - const row = await withTimeout(this.#database.deadlineMs, entry.row);
 + const row = await entry.row;
@@ -24,16 +21,10 @@ postgres/url.ts
 TLS is off by default if one host is local: postgres/url
 - const given = searchParams.get("sslmode") ?? (hosts.every(isLocal) ? "disable" : "verify-full");
 + const given = searchParams.get("sslmode") ?? (hosts.some(isLocal) ? "disable" : "verify-full");
-sslmode=require checks less than all: postgres/url
-- sslmode: mode === "require" ? "verify-full" : mode,
-+ sslmode: mode === "require" ? "verify-ca" : mode,
 postgres/hosts.ts
 a host of a lower timeline than was seen is used: postgres/failing-statements.slow
 - if (timeline < this.#timeline) {
 + if (timeline < 0) {
-two hosts of one timeline are not told apart: postgres/hosts.installed
-- const rival = others.find((each) => each.timeline === timeline && each.startedAt !== startedAt);
-+ const rival = others.find((each) => each.timeline > timeline && each.startedAt !== startedAt);
 postgres/database.ts
 a commit is proven by no standby: postgres/hosts.installed
 - if (row?.[1] === "t") break;
@@ -57,14 +48,7 @@ a repeat takes over the number of the batch: postgres/conformance.installed
 what text cannot hold is not kept exactly: postgres/conformance.installed
 - isText ? "NULL" : encodeElement(encodeNewPlant(plant)),
 + isText ? "NULL" : "NULL",
-postgres/plants.ts
-the plant of the cursor is listed again: postgres/conformance.installed
-- for (const row of isCursor ? rows.slice(1) : rows) {
-+ for (const row of rows) {
 cli/store.ts
-a password is accepted as an argument: postgres/command-line.installed
-- if (isTyped(/^(--database=)?postgres
-+ if (isTyped(/^(--database-url=)?postgres
 the password of a URL in a file is shown: postgres/command-line.installed
 - throw new UsageError(\`\${named}: \${error.message}\`);
 + throw new UsageError(\`\${named}: \${error.message}: \${typeof url === "string" ? url : url()}\`);
