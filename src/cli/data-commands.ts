@@ -25,7 +25,7 @@ import { existingFolder, isDatabase, openStore, ownFolder, STORE, withDatabase }
 
 const get = defineCommand({
   name: "get",
-  summary: "print the plant with this id as a line of JSON",
+  summary: "print one plant as JSON; exit status 1 if there is none",
   arguments: ["ID"],
   options: STORE,
   async run([text = ""], options) {
@@ -57,7 +57,7 @@ async function findLine(data: string, id: bigint): Promise<Buffer | undefined> {
 
 const exportCommand = defineCommand({
   name: "export",
-  summary: "print every plant as a line of JSON: oldest first, or by id from a database",
+  summary: "print every plant as a line of JSON",
   options: STORE,
   details: `What it prints can be imported: plant-store export --database URL > FILE && plant-store import FILE
 A data directory needs no export: import its file plants.jsonl, or restore a backup.`,
@@ -138,12 +138,12 @@ function importText(
 
 const backup = defineCommand({
   name: "backup",
-  summary: "copy the data directory consistently: into an empty folder, or as the next of several",
+  summary: "copy the data directory into an empty folder, or as the next of several",
   arguments: ["[TARGET]"],
   options: {
     data: DATA,
-    into: text("DIR", "instead of TARGET: add a backup, named by the time, to this folder"),
-    ...numbers({ keep: "how many backups are kept in DIR" }),
+    into: text("DIR", "instead of TARGET: add a backup to this folder"),
+    ...numbers({ keep: "how many are kept there" }),
   },
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
 directory. With --into it is DIR/plants-TIME, and the oldest backups there are removed afterwards.`,
@@ -169,7 +169,7 @@ async function printCopy(done: string, { plants, bytes }: BackupReport, place: s
 
 const restore = defineCommand({
   name: "restore",
-  summary: "copy the backup SOURCE into an empty or missing data directory",
+  summary: "copy a backup into an empty data directory",
   arguments: ["SOURCE"],
   options: { data: DATA },
   details: `Stop the server first, and move what is in the data directory elsewhere. SOURCE may be any copy of
@@ -196,8 +196,8 @@ or a power cut leaves them, are no damage: the next start moves them to quaranti
 
 const repair = defineCommand({
   name: "repair",
-  summary: "write a new log of every plant that can be read; exit status 3 without --yes",
-  options: { data: DATA, yes: flag("do it; without this, only say why a server refuses the log") },
+  summary: "write a new log of every plant that can be read",
+  options: { data: DATA, yes: flag("do it, and not only say what is wrong") },
   details: `Stop the server and keep a copy of the directory first. A sound log stays as it is. Any other one
 is written anew: every plant that can be read, the first one of each id. What is left out is
 printed, and moved to plants.jsonl.quarantine.`,

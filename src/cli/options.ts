@@ -16,7 +16,7 @@ export const DATA = { ...text("DIR", "the data directory"), defaultText: DEFAULT
 
 export const ADMIN: Option<{ readonly host: string; readonly port: number }> = {
   placeholder: "HOST:PORT",
-  help: "the address of the admin listener; a port alone is one of 127.0.0.1",
+  help: "the admin listener; a port alone is one of 127.0.0.1",
   expected: "HOST:PORT, such as 127.0.0.1:9180, or a port",
   parse: (text) => {
     const [, host = DEFAULT_HOST, digits] =
@@ -29,15 +29,15 @@ export const ADMIN: Option<{ readonly host: string; readonly port: number }> = {
 /** Of the listener of `serve`, by their keys. */
 export const LISTENER = {
   host: { ...text("HOST", "the address to listen on"), defaultText: DEFAULT_HOST },
-  ...numbers({ port: "the port to listen on; 0 selects a free one" }),
+  ...numbers({ port: "the port; 0 selects a free one" }),
   basePath: {
     placeholder: "/PATH",
     help: "a path in front of /plants",
     expected: "a path such as /garden",
     parse: checkBasePath,
   },
-  tlsCert: text("FILE", "serve HTTPS with this certificate and its intermediates (PEM)"),
-  tlsKey: text("FILE", "the private key of the certificate, not encrypted"),
+  tlsCert: text("FILE", "serve HTTPS with this certificate chain (PEM)"),
+  tlsKey: text("FILE", "its private key, not encrypted"),
   admin: ADMIN,
   corsOrigin: {
     placeholder: "ORIGIN",
@@ -48,7 +48,7 @@ export const LISTENER = {
   },
   trustedProxy: {
     placeholder: "ADDRESS",
-    help: "a proxy, or a block of them, that names its clients; repeatable",
+    help: "a proxy, or a block, that names its clients; repeatable",
     isRepeatable: true,
     expected: "addresses such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
     parse: parseProxies,
@@ -67,7 +67,7 @@ function parseProxies(text: string): BlockList {
   return proxies;
 }
 
-export const JSON_OUTPUT = flag("print JSON lines instead of a table");
+export const JSON_OUTPUT = flag("print JSON");
 
 export function text(placeholder: string, help: string): Option<string> {
   return { placeholder, help, expected: placeholder, parse: (given) => given || undefined };
@@ -116,7 +116,7 @@ const UNIT_MS = { h: 3_600_000, d: 86_400_000 };
 /** In milliseconds since 1970. A date is the end of that day, UTC. */
 export const EXPIRES: Option<number> = {
   placeholder: "TIME",
-  help: "when the token expires: 90d or 12h from now, or 2030-01-31 (its end, UTC); if not given, never",
+  help: "when it expires: 90d, 12h or 2030-01-31 (its end, UTC); default never",
   expected: "a time in the future, such as 90d, 12h or 2030-01-31",
   parse: (given) => {
     const [, amount, unit] = /^([1-9][0-9]{0,4})([hd])$/.exec(given) ?? [];

@@ -8,7 +8,7 @@ import { printLines } from "./output.ts";
 
 const printOpenapi = defineCommand({
   name: "print openapi",
-  summary: "print the OpenAPI 3.1.0 document of the interface",
+  summary: "print the OpenAPI 3.1.0 document",
   options: {},
   async run() {
     await printLines(JSON.stringify(OPENAPI, undefined, 2).split("\n"));
@@ -17,7 +17,7 @@ const printOpenapi = defineCommand({
 
 const printDatabaseSchema = defineCommand({
   name: "print schema",
-  summary: "print the SQL that creates the tables in a database",
+  summary: "print the SQL that creates the tables of a database",
   options: {
     role: {
       placeholder: "NAME",

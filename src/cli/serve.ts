@@ -28,18 +28,18 @@ import { isDatabase, openStore, STORE, type Store } from "./store.ts";
 const SERVE_OPTIONS = {
   ...STORE,
   ...LISTENER,
-  firstToken: flag("create a token if there is no live one, and print it"),
-  log: oneOf(LOG_FORMATS, "the format of the log; if not given, text on a terminal, else json"),
+  firstToken: flag("print a new token if there is no live one"),
+  log: oneOf(LOG_FORMATS, "default text on a terminal, else json"),
   logLevel: {
-    ...oneOf(LEVELS, "the least severe level that is logged; requests are info"),
+    ...oneOf(LEVELS, "the least severe level that is logged"),
     defaultText: "info",
   },
   ...numbers({
-    bodyBytesMax: "the longest body; beyond it 413",
-    requestTimeoutMs: "time to receive a whole request; beyond it 408",
+    bodyBytesMax: "the longest body; beyond 413",
+    requestTimeoutMs: "time to receive a request; beyond 408",
     keepAliveTimeoutMs: "how long an idle connection is kept",
-    databaseDeadlineMs: "how long a request waits for the database; beyond it 503",
-    databaseConnections: "connections to the database for creates",
+    databaseDeadlineMs: "how long a request waits for it; beyond 503",
+    databaseConnections: "connections for creates",
     drainTimeoutMs: "how long a stop waits for requests in flight",
   }),
 } as const;

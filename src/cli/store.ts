@@ -33,11 +33,11 @@ import { printMessage, withProgress } from "./output.ts";
 export const STORE = {
   data: DATA,
   database: {
-    ...text("URL", "keep plants and tokens in this PostgreSQL database, not in a data directory"),
+    ...text("URL", "keep everything in this PostgreSQL database instead"),
     isSecret: true,
   },
   databaseFile: {
-    ...text("FILE", "read the URL of the database from this file, again for each new connection"),
+    ...text("FILE", "read that URL from this file, for each connection"),
     expected: "the path of a file",
     isSecret: true,
     parse: (given: string) => (given === "" || given.includes("://") ? undefined : given),

@@ -13,14 +13,14 @@ import { existingFolder, ownFolder, STORE, withTokens } from "./store.ts";
 
 const tokenCreate = defineCommand({
   name: "token create",
-  summary: "create a bearer token and print it, this once",
+  summary: "create a bearer token, and print it once",
   arguments: ["NAME"],
   options: {
     ...STORE,
     expires: EXPIRES,
     scope: {
       placeholder: SCOPES.join("|"),
-      help: "what the token may do; repeatable",
+      help: "what it may do; repeatable",
       defaultText: "write",
       isRepeatable: true,
       expected: SCOPES.join(" or "),
@@ -52,7 +52,7 @@ function parseScopes(text: string): readonly Scope[] | undefined {
 
 const tokenList = defineCommand({
   name: "token list",
-  summary: "show every token by name, with its scopes and state",
+  summary: "show every token with its scopes and state",
   options: { ...STORE, json: JSON_OUTPUT },
   async run(_, options) {
     const { json = false } = options;
@@ -66,7 +66,7 @@ const tokenList = defineCommand({
 
 const tokenRevoke = defineCommand({
   name: "token revoke",
-  summary: "revoke the token of this name, also one that has expired",
+  summary: "revoke the token of this name, live or expired",
   arguments: ["NAME"],
   options: STORE,
   details: "A running server refuses the token within 2 seconds.",
@@ -78,7 +78,7 @@ const tokenRevoke = defineCommand({
 
 const tokenImport = defineCommand({
   name: "token import",
-  summary: "import the tokens of another data directory, by its file tokens.jsonl",
+  summary: "import the tokens of another data directory: its tokens.jsonl",
   arguments: ["FILE"],
   options: STORE,
   details: `Clients keep their tokens, because a server needs only the hashes. If a live token has the name of

@@ -20,8 +20,7 @@ testRows("help and version", [
   {
     args: "print openapi -h",
     status: 0,
-    stdout:
-      "Usage: plant-store print openapi\n\nprint the OpenAPI 3.1.0 document of the interface\n",
+    stdout: "Usage: plant-store print openapi\n\nprint the OpenAPI 3.1.0 document\n",
   },
 ]);
 

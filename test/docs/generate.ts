@@ -19,12 +19,16 @@ interface Table {
   readonly make: () => Promise<string[][]>;
 }
 
+const COMMAND_LINE = "docs/command-line.md";
+
 export const TABLES: readonly Table[] = [
+  { page: COMMAND_LINE, columns: ["command", "what it does"], make: makeCommands },
   {
-    page: "docs/command-line.md",
-    columns: ["option", "commands", "default", "what it does"],
-    make: makeOptions,
+    page: COMMAND_LINE,
+    columns: ["option of serve", "what it does"],
+    make: () => readOptions("serve"),
   },
+  { page: COMMAND_LINE, columns: ["other option", "of", "what it does"], make: makeOtherOptions },
   { page: "docs/api.md", columns: ["error", "status", "code", "what happened"], make: makeErrors },
   { page: "docs/operating.md", columns: ["metric", "type", "meaning"], make: makeMetrics },
 ];
@@ -66,52 +70,33 @@ async function makeMetrics(): Promise<string[][]> {
   });
 }
 
-interface Row {
-  readonly commands: string[];
-  /** A default, and the commands that have it. */
-  readonly defaults: Map<string, string[]>;
-  readonly help: string;
-}
-
-/** The words of every command, such as `token create`. */
-async function readCommands(): Promise<string[]> {
+/** The usage and the summary of each command. */
+async function makeCommands(): Promise<string[][]> {
   const { stdout } = await runCli(["--help"]);
-  const usages = stdout.matchAll(/^ {2}(?!plant-store)(\S.*?) {2,}/gm);
-  return Array.from(usages, ([, usage = ""]) => usage.replace(/ [[A-Z].*/, ""));
+  const commands = stdout.matchAll(/^ {2}(?!plant-store)(\S.*?) {2,}(.*)$/gm);
+  return Array.from(commands, ([, usage = "", summary = ""]) => [`\`${usage}\``, summary]);
 }
 
-async function makeOptions(): Promise<string[][]> {
-  const names = await readCommands();
-  const rows = new Map<string, Row>();
-  for (const name of names) {
-    const { stdout } = await runCli([...name.split(" "), "--help"]);
-    for (const [, option = "", text = ""] of stdout.matchAll(/^ {2}(--.*)\n {6}(.*)$/gm)) {
-      const [, help = "", byDefault] = /^(.*?)(?:; default (.*?))?(?: \[.*\])?$/.exec(text) ?? [];
-      const row: Row = rows.get(option) ?? { commands: [], defaults: new Map(), help };
-      row.commands.push(name);
-      if (byDefault) row.defaults.set(byDefault, [...(row.defaults.get(byDefault) ?? []), name]);
-      rows.set(option, row);
+/** The options of a command, as its help has them. */
+async function readOptions(command: string): Promise<string[][]> {
+  const { stdout } = await runCli([...command.split(" "), "--help"]);
+  const options = stdout.matchAll(/^ {2}(--.*)\n {6}(.*?)(?: \[[A-Z_]+\])?$/gm);
+  return Array.from(options, ([, option = "", text = ""]) => [`\`${option}\``, text]);
+}
+
+/** The options that `serve` has not, or has without this default. */
+async function makeOtherOptions(): Promise<string[][]> {
+  const known = (await readOptions("serve")).map(String);
+  const rows = new Map<string, string[]>();
+  for (const [usage = ""] of await makeCommands()) {
+    const command = usage.replace(/ [[A-Z].*|`/g, "");
+    for (const [option = "", text = ""] of await readOptions(command)) {
+      if (known.includes(String([option, text]))) continue;
+      const [, commands, help] = rows.get(option) ?? [option, "", text];
+      rows.set(option, [option, `${commands}${commands && ", "}\`${command}\``, `${help}`]);
     }
   }
-  return Array.from(rows, ([option, { commands, defaults, help }]) => {
-    const values = Array.from(defaults, ([value, having]) => {
-      const owners = having.length === commands.length ? "" : ` (${shorten(having, names)})`;
-      return `\`${value}\`${owners}`;
-    });
-    return [`\`${option}\``, shorten(commands, names), values.join(", "), help];
-  });
-}
-
-/** One word for all commands of a group, such as `token`. */
-function shorten(commands: readonly string[], all: readonly string[]): string {
-  const shown = commands.map((name) => {
-    const [group = ""] = name.split(" ");
-    const isWhole = all
-      .filter((each) => each.startsWith(`${group} `))
-      .every((each) => commands.includes(each));
-    return `\`${isWhole ? group : name}\``;
-  });
-  return [...new Set(shown)].join(", ");
+  return [...rows.values()];
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
