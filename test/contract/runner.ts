@@ -15,7 +15,7 @@ import {
   type ServerSetting,
 } from "../cases/case.ts";
 import { Client } from "../support/client.ts";
-import { chunked } from "../support/contract.ts";
+import { chunked, encodeRequest } from "../support/contract.ts";
 import { HANG_MS, until } from "../support/watch.ts";
 import { assertHeaders, assertResponse, type Got } from "./responses.ts";
 
@@ -129,28 +129,22 @@ class Trial {
 
   #encode(send: Send): Buffer {
     if (typeof send === "string") return Buffer.from(this.#fill(send), "latin1");
-    const { method = "POST", target = "/plants", version = "HTTP/1.1", chunks } = send;
+    const { method = "POST", body = method === "POST" ? "" : undefined, chunks, headers } = send;
     const toBytes = (part: string | Buffer) =>
       typeof part === "string" ? Buffer.from(this.#fill(part)) : part;
-    const { body = method === "POST" ? "" : undefined } = send;
     const bytes = chunks === undefined ? toBytes(body ?? "") : chunked(...chunks.map(toBytes));
-    const isChunked = chunks !== undefined || send.headers?.["Transfer-Encoding"] !== undefined;
-    const headers = {
-      Host: "localhost",
-      Authorization: "Bearer <write>",
-      "Content-Type": method === "POST" ? "application/json" : undefined,
-      "Content-Length": isChunked || body === undefined ? undefined : String(bytes.length),
-      ...(chunks === undefined ? {} : { "Transfer-Encoding": "chunked" }),
-      ...send.headers,
+    const usual = {
+      ...(method !== "POST" && { "Content-Type": undefined }),
+      ...(body === undefined && { "Content-Length": undefined }),
+      ...(chunks !== undefined && { "Transfer-Encoding": "chunked" }),
     };
-    const lines = Object.entries(headers).flatMap(([name, value = []]) =>
-      [value].flat().map((text) => `${name}: ${text}\r\n`),
-    );
-    const head = Buffer.from(
-      this.#fill(`${method} ${target} ${version}\r\n${lines.join("")}\r\n`),
-      "latin1",
-    );
-    return send.isHeadOnly === true ? head : Buffer.concat([head, bytes]);
+    const parts = { ...send, body: bytes, headers: { ...usual, ...headers } };
+    const whole = encodeRequest({ token: "<write>" }, parts);
+    const head = whole.toString("latin1", 0, whole.length - bytes.length);
+    return Buffer.concat([
+      Buffer.from(this.#fill(head), "latin1"),
+      ...(send.isHeadOnly === true ? [] : [bytes]),
+    ]);
   }
 
   async #sendInTurn(row: Case): Promise<Got[]> {

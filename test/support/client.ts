@@ -130,3 +130,21 @@ export class Client {
     });
   }
 }
+
+/** Sends bytes on a connection of their own, and reads so many answers, or all until the server closes. */
+export async function sendRaw(
+  port: number,
+  bytes: string | Buffer,
+  count = Number.POSITIVE_INFINITY,
+): Promise<RawAnswer[]> {
+  const client = await Client.connect(port);
+  try {
+    await client.send(bytes);
+    if (count === Number.POSITIVE_INFINITY) return await client.rest();
+    const answers: RawAnswer[] = [];
+    while (answers.length < count) answers.push(await client.next());
+    return answers;
+  } finally {
+    client.destroy();
+  }
+}

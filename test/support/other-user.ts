@@ -1,9 +1,7 @@
-/** Folders of another user, for tests that run as root, and programs that run as that user. */
+/** Folders of another user, for tests that run as root. */
 import { chmodSync, chownSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { fileURLToPath } from "node:url";
-import { canRun } from "../kernel/machine.ts";
 import { makeFolder } from "./folders.ts";
 
 /** A user without a name, a home or a group of its own. */
@@ -14,14 +12,6 @@ export const NEEDS_ROOT = {
   skip: process.geteuid?.() === 0 ? false : "only root can give files away",
 };
 
-/** Runs a program as that user. */
-export const AS_SERVICE: readonly string[] = [
-  "setpriv",
-  `--reuid=${SERVICE}`,
-  `--regid=${SERVICE}`,
-  "--clear-groups",
-];
-
 /** A data directory of that user (0700), below a folder with this mode. */
 export function makeServiceFolder(t: TestContext, parentMode = 0o755): string {
   const parent = makeFolder(t);
@@ -30,10 +20,4 @@ export function makeServiceFolder(t: TestContext, parentMode = 0o755): string {
   mkdirSync(folder, { mode: 0o700 });
   chownSync(folder, SERVICE, SERVICE);
   return folder;
-}
-
-/** Whether that user can run a program of this repository; skips the test if not. */
-export function canRunAsService(t: TestContext): boolean {
-  const [program = "", ...args] = AS_SERVICE;
-  return canRun(t, program, ...args, "cat", fileURLToPath(import.meta.url));
 }

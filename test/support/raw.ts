@@ -1,39 +1,10 @@
-/** A client that writes bytes to a socket, for requests that no HTTP library would send. */
-import net from "node:net";
+/** The responses in the bytes that a server sent. */
 
 export interface RawAnswer {
   readonly status: number;
   /** Names in lower case; the values of a repeated one are joined by ", ". */
   readonly headers: Map<string, string>;
   readonly text: string;
-}
-
-/**
- * Sends the parts one after the other, each in a packet of its own, and reads
- * until the server closes or `answers` answers are there.
- */
-export async function sendRaw(
-  port: number,
-  parts: string | Buffer | readonly (string | Buffer)[],
-  answers = Number.POSITIVE_INFINITY,
-): Promise<RawAnswer[]> {
-  const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
-  let received = Buffer.alloc(0);
-  const done = new Promise<void>((resolve, reject) => {
-    socket.on("data", (chunk: Buffer) => {
-      received = Buffer.concat([received, chunk]);
-      if (parseAnswers(received).length >= answers) socket.destroy();
-    });
-    socket.on("error", reject);
-    socket.on("close", () => resolve());
-  });
-  for (const part of typeof parts === "string" || Buffer.isBuffer(parts) ? [parts] : parts) {
-    if (socket.destroyed) break;
-    // The kernel has the bytes; a turn of the event loop lets the server read this packet alone.
-    await new Promise<void>((resolve) => socket.write(part, () => setImmediate(resolve)));
-  }
-  await done;
-  return parseAnswers(received);
 }
 
 /** The complete answers in the received text, from a byte on, with interim ones (1xx). */
