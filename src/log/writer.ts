@@ -66,12 +66,13 @@ export class LogWriter {
   }
 
   /**
-   * Appends one record, which holds no line feed, and resolves with its byte offset once it is durable.
+   * Appends one record, which holds no line feed.
    *
-   * @throws PlantStoreError `overloaded`: nothing was written. `write_failed`: repeat the append.
-   * `store_failed`: the outcome is unknown, and nothing can be appended any more.
+   * @returns `start`, which resolves once the record is durable, at the byte offset `start + at`; it rejects with
+   * a PlantStoreError `write_failed`: repeat the append; `store_failed`: the outcome is unknown.
+   * @throws PlantStoreError `overloaded`: nothing was written; `store_failed`.
    */
-  async append(record: string): Promise<number> {
+  append(record: string): { readonly start: Promise<number>; readonly at: number } {
     if (this.#failure !== undefined) throw this.#failure;
     const bytes = Buffer.byteLength(record) + 1; // with its line feed
     // An empty queue takes any record.
@@ -86,7 +87,7 @@ export class LogWriter {
     if (!isOpen) this.#queue.push(batch); // never an empty one
     this.queuedBytes += bytes;
     this.#flushing ??= this.#flush();
-    return (await batch.start) + at;
+    return { start: batch.start, at };
   }
 
   /** Resolves in a turn in which the lock is held, and the file is as it was written. @throws `store_failed`. */

@@ -54,8 +54,8 @@ export class PlantStore implements PlantService {
   readonly #log: OpenLog;
   readonly #writer: LogWriter;
   readonly #newest = new NewestLines();
-  /** Creates in flight, by their ids: what each resolves with. */
-  readonly #storing = new Map<bigint, Promise<NewPlant>>();
+  /** Creates in flight, by their ids; `start` resolves once the plant is durable. */
+  readonly #storing = new Map<bigint, { plant: NewPlant; start: Promise<number> }>();
   /** Node's pool has four threads: two are left for appends and for polls of the tokens while a disk hangs. */
   readonly #readSlots = new Semaphore(2);
   /** Reads under way, for which a close waits. */
@@ -103,34 +103,30 @@ export class PlantStore implements PlantService {
   async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validatePlant(given);
     this.#assertUsable();
-    const inFlight = this.#storing.get(plant.id);
-    if (inFlight !== undefined) return assertRepeat(await inFlight, plant);
-    const storing = this.#store(plant);
-    this.#storing.set(plant.id, storing);
-    try {
-      const stored = await storing;
-      return stored === plant ? "created" : assertRepeat(stored, plant);
-    } finally {
-      this.#storing.delete(plant.id);
+    const { id } = plant;
+    const inFlight = this.#storing.get(id);
+    if (inFlight !== undefined) {
+      await inFlight.start;
+      return assertRepeat(inFlight.plant, plant);
     }
-  }
-
-  /** Stores a plant unless its id is taken. Resolves with the plant that has the id: the same object if it is new. */
-  async #store(plant: NewPlant): Promise<NewPlant> {
     const { index } = this.#log;
-    const taken = index.get(plant.id);
+    const taken = index.get(id);
     if (taken !== undefined) {
-      const line = await this.#readLine(plant.id, taken, "write_failed");
+      const line = await this.#readLine(id, taken, "write_failed");
       await this.#writer.verify(); // a repeat is acknowledged, too
-      return parseNewPlant(line);
+      return assertRepeat(parseNewPlant(line), plant);
     }
-    const offset = await this.#writer.append(encodeNewPlant(plant));
+    const { start, at } = this.#writer.append(encodeNewPlant(plant));
+    this.#storing.set(id, { plant, start });
     try {
-      index.add(plant.id, offset);
+      index.add(id, (await start) + at);
+      return "created";
     } catch (cause) {
-      throw this.#writer.fail(cause); // without memory for the index, the id could be stored once more
+      // Without memory for the index, the id could be stored once more.
+      throw cause instanceof PlantStoreError ? cause : this.#writer.fail(cause);
+    } finally {
+      this.#storing.delete(id);
     }
-    return plant;
   }
 
   /** The durable plant with this id. */

@@ -45,15 +45,20 @@ function outcomes(appends: readonly Promise<number>[]): Promise<(number | string
   return Promise.all(appends.map((append) => append.catch((error) => error.code)));
 }
 
+async function append(writer: LogWriter, record: string): Promise<number> {
+  const { start, at } = writer.append(record);
+  return (await start) + at;
+}
+
 const appendAll = (writer: LogWriter, ...records: readonly string[]) =>
-  records.map((record) => writer.append(record));
+  records.map((record) => append(writer, record));
 
 test("the end covers what is durable, and grows with the sync, not before", async (t) => {
   const during: number[] = [];
   const { writer, content } = await openWriter(t, {
     during: ({ end }) => during.push(end.bytes),
   });
-  const appended = writer.append("one");
+  const appended = append(writer, "one");
   assert.equal(writer.end.bytes, 4);
   await appended;
   assert.deepEqual(during, [4]);
@@ -73,9 +78,9 @@ test("the records of one turn are one write, and those that arrive during a sync
 test("a record that comes in the next turn is in the same write", async (t) => {
   t.mock.method(clock, "monotonicMs", () => 0); // a busy machine may need more than the millisecond that it waits
   const { writer, writes } = await openWriter(t);
-  const first = writer.append("one");
+  const first = append(writer, "one");
   await new Promise(setImmediate);
-  await Promise.all([first, writer.append("two")]);
+  await Promise.all([first, append(writer, "two")]);
   assert.deepEqual(writes, ["one\ntwo\n"]);
 });
 
@@ -89,7 +94,7 @@ for (const [waiting, begun] of [
     const { writer, writes } = await openWriter(t, {
       during: (open) => late.push(...appendAll(open, ...records)),
     });
-    await writer.append("first");
+    await append(writer, "first");
     await Promise.resolve(); // the next write is begun in the same turn
     assert.equal(writes.length, begun);
     await Promise.all(late);
@@ -135,9 +140,9 @@ test("a record is refused if more would wait than may; the batch under way count
       late = outcomes(appendAll(open, "two", "six"));
     },
   });
-  assert.equal(await writer.append("one"), 4);
+  assert.equal(await append(writer, "one"), 4);
   assert.deepEqual(await late, [8, "overloaded"]);
-  for (let count = 0; count < 3; count++) await writer.append("long enough"); // nothing waits
+  for (let count = 0; count < 3; count++) await append(writer, "long enough"); // nothing waits
   assert.ok(content().startsWith("old\none\ntwo\nlong enough\n"));
 });
 
@@ -156,8 +161,8 @@ test("every synced batch is published, and a refused one is not", async (t) => {
   const messages = collectMessages<BatchMessage>(t, "plant-store:batch");
   await Promise.all(appendAll(writer, "one", "two"));
   await endWrites(t, { code: "ENOSPC" });
-  await assert.rejects(writer.append("four"), { code: "write_failed" });
-  await writer.append("five");
+  await assert.rejects(append(writer, "four"), { code: "write_failed" });
+  await append(writer, "five");
   assert.deepEqual(
     messages.map(({ syncMs, ...message }) => ({ ...message, isTimed: syncMs > 0 })),
     [
@@ -175,7 +180,7 @@ test("without room a batch is rejected and leaves nothing, and the writer goes o
   assert.deepEqual(codes, ["write_failed", "write_failed"]);
   assert.deepEqual([content(), writer.failure, writer.queuedBytes], [OLD, undefined, 0]);
   assert.ok((writer.msSinceRefusal ?? -1) >= 0);
-  assert.equal(await writer.append("three"), 4);
+  assert.equal(await append(writer, "three"), 4);
   assert.equal(writer.msSinceRefusal, undefined);
   assert.equal(content(), "old\nthree\n");
 });
@@ -186,7 +191,7 @@ test("records that wait take the place of a refused batch", async (t) => {
     during: (open) => late.push(...appendAll(open, "two", "three")),
   });
   await endWrites(t, { code: "ENOSPC" });
-  assert.deepEqual(await outcomes([writer.append("one")]), ["write_failed"]);
+  assert.deepEqual(await outcomes([append(writer, "one")]), ["write_failed"]);
   assert.deepEqual(await outcomes(late), [4, 8]);
   assert.equal(content(), "old\ntwo\nthree\n");
 });
@@ -201,7 +206,7 @@ test("a disk without room is warned of once a minute, however often it refuses",
   const seen: number[] = [];
   for (const passedMs of [0, 1000, 30_000, 30_000]) {
     now += passedMs;
-    await outcomes([writer.append("one")]);
+    await outcomes([append(writer, "one")]);
     seen.push(warnings.length);
   }
   assert.deepEqual(seen, [1, 1, 1, 2]);
@@ -214,13 +219,13 @@ for (const [what, ends, syncEnds, cause] of [
   test(`after ${what} nothing is written any more, and the cause is ${cause}`, async (t) => {
     const late: Promise<number>[] = [];
     const { writer, writes } = await openWriter(t, {
-      during: (open) => late.push(open.append("two")),
+      during: (open) => late.push(append(open, "two")),
     });
     await endWrites(t, ...ends);
     await endSyncs(t, ...syncEnds);
-    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+    assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
     assert.deepEqual(
-      await outcomes([...late, writer.append("three")]),
+      await outcomes([...late, append(writer, "three")]),
       Array(2).fill("store_failed"),
     );
     const failure = await writer.failed;
@@ -240,7 +245,7 @@ for (const [what, ends, syncEnds, code] of [
   test(`a writer that fails while a batch is written stays failed if the batch is ${what}`, async (t) => {
     const appends: Promise<unknown>[] = [];
     const catching = (writer: LogWriter, record: string) =>
-      appends.push(writer.append(record).catch((error: unknown) => error));
+      appends.push(append(writer, record).catch((error: unknown) => error));
     const { writer, writes } = await openWriter(t, {
       during: (open) => {
         catching(open, "two");
@@ -264,9 +269,9 @@ test("an append without memory leaves nothing in the queue (fake shortage)", asy
   const shortage = t.mock.method(Buffer, "allocUnsafeSlow", () => {
     throw new RangeError("Array buffer allocation failed");
   });
-  await assert.rejects(writer.append("one"), RangeError);
+  await assert.rejects(append(writer, "one"), RangeError);
   shortage.mock.restore();
   await writer.drain();
   assert.deepEqual([writer.queuedBytes, writes], [0, []]);
-  assert.equal(await writer.append("two"), 4);
+  assert.equal(await append(writer, "two"), 4);
 });

@@ -45,11 +45,10 @@ a repeat is answered while others may have cut the log: meddling
 +       if (this.#writing === undefined) this.#file.assertUnchanged();
 store/plant-store.ts
 a repeat is answered while its plant is written: crash
-- return assertRepeat(await inFlight, plant);
-+ return "replayed";
+-       await inFlight.start;
 a plant is shown before it is durable: crash
--     const offset = await this.#writer.append(encodeNewPlant(plant));
-+     index.add(plant.id, this.#writer.end.bytes + this.#writer.queuedBytes); const offset = await this.#writer.append(encodeNewPlant(plant));
+-     const { start, at } = this.#writer.append(encodeNewPlant(plant));
++     index.add(id, this.#writer.end.bytes + this.#writer.queuedBytes); const { start, at } = this.#writer.append(encodeNewPlant(plant));
 store/open.ts
 an id that is there twice is served: meddling
 -     if (index.size < scan.plants) await new Scan(log, new IdIndex()).toEnd();
