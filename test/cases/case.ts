@@ -71,8 +71,6 @@ export interface ServerSetting {
   readonly trustedProxies?: BlockList;
   /** Lines of the plants that are stored before. */
   readonly given?: readonly string[];
-  /** Has a token that expires, which takes a moment. */
-  readonly hasExpired?: boolean;
   readonly skip?: Partial<Record<BackendName, string>>;
 }
 
@@ -105,7 +103,7 @@ export const STORED = [
 
 /** One server and one store each, on every backend that runs a row of it. */
 export const SERVERS = {
-  plain: { hasExpired: true },
+  plain: {},
   empty: {},
   reads: { given: STORED },
   many: { given: plants(1002) },

@@ -6,26 +6,22 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../../src/core/plant.ts";
-import { formatToken, TOKEN_BYTES } from "../../src/core/token.ts";
+import { formatToken, hashToken, TOKEN_BYTES, type TokenRecord } from "../../src/core/token.ts";
 import {
   createRequestListener,
-  createToken,
   type ErrorCode,
-  type NewToken,
+  importTokens,
   PlantServer,
   type PlantService,
   PlantStore,
   PlantStoreError,
-  revokeToken,
-  type Scope,
   subscribe,
   TokenRegistry,
   type TokenVerifier,
 } from "../../src/index.ts";
-import { createTestStore, type TestToken } from "../../src/testing.ts";
-import type { BackendName, ServerSetting } from "../cases/case.ts";
+import { createTestStore } from "../../src/testing.ts";
+import type { BackendName } from "../cases/case.ts";
 import { SECRET, THROWN } from "../cases/failures.ts";
 import { atEnd, makeFolder } from "../support/folders.ts";
 import { linesOf } from "../support/plants.ts";
@@ -40,17 +36,16 @@ export interface Ports extends Omit<Running, "port"> {
 /** A service of its own, or the listener in a server of `node:http`. */
 export function inProcess(
   name: BackendName,
-  open: (t: TestContext, setting: ServerSetting) => Promise<Ports>,
+  open: (t: TestContext) => Promise<Ports>,
   isMounted = false,
 ): Backend {
   return {
     name,
     async start(t, setting) {
-      const { plants, verifier, ...ports } = await open(t, setting);
-      const { given = [], skip: _, hasExpired: _expired, ...options } = setting;
+      const { plants, verifier, ...ports } = await open(t);
+      const { given = [], skip: _, ...options } = setting;
       await Promise.all(given.map((line) => plants.create(parse(line))));
       await ports.takeStored();
-      await expire(setting);
       const all = { ...options, plants, tokens: verifier };
       if (!isMounted) {
         const server = await PlantServer.start({ port: 0, ...all });
@@ -70,42 +65,27 @@ export function inProcess(
   };
 }
 
-const SCOPES: Readonly<Record<string, readonly Scope[]>> = {
-  write: ["write"],
-  read: ["read"],
-  both: ["read", "write"],
-  revoked: ["write"],
-};
-/** Within this time the token is created, however busy the machine is. */
-const EXPIRES_MS = 200;
+const TOKENS = {
+  write: { scopes: ["write"] },
+  read: { scopes: ["read"] },
+  both: { scopes: ["read", "write"] },
+  expired: { scopes: ["write"], expiresAt: 1 },
+  revoked: { scopes: ["write"], revokedAt: 1 },
+} as const;
 
-/** Creates and revokes tokens in a folder, or in a database. */
-export interface Tokens<Place> {
-  readonly createToken: (at: Place, token: NewToken) => Promise<string>;
-  readonly revokeToken: (at: Place, name: string) => Promise<void>;
-}
-
-/** Creates the tokens of the rows. */
-export async function createTokens<Place>(
-  at: Place,
-  { hasExpired = false }: ServerSetting,
-  { createToken, revokeToken }: Tokens<Place>,
-): Promise<Record<string, string>> {
-  const tokens: Record<string, string> = {};
-  if (hasExpired) {
-    const expiresAt = Date.now() + EXPIRES_MS;
-    tokens.expired = await createToken(at, { name: "expired", expiresAt });
-  }
-  for (const [name, scopes] of Object.entries(SCOPES)) {
-    tokens[name] = await createToken(at, { name, scopes });
-  }
-  await revokeToken(at, "revoked");
-  return tokens;
-}
-
-/** Waits until that token has expired. */
-export async function expire({ hasExpired = false }: ServerSetting): Promise<void> {
-  if (hasExpired) await sleep(EXPIRES_MS);
+/** The tokens of the rows, as themselves, by their names, and as records to import. */
+export function makeTokens() {
+  const given = Object.entries(TOKENS).map(([name, members]) => {
+    return { name, token: formatToken(randomBytes(TOKEN_BYTES)), ...members };
+  });
+  const records = given.map(({ token, ...members }): TokenRecord => {
+    return { hash: hashToken(token), createdAt: 0, ...members };
+  });
+  return {
+    given,
+    records,
+    tokens: Object.fromEntries(given.map((each) => [each.name, each.token])),
+  };
 }
 
 function parse(line: string): NewPlant {
@@ -124,9 +104,10 @@ export function followLog(folder: string): Running["takeStored"] {
   };
 }
 
-async function openFolder(t: TestContext, setting: ServerSetting): Promise<Ports> {
+async function openFolder(t: TestContext): Promise<Ports> {
   const folder = makeFolder(t);
-  const tokens = await createTokens(folder, setting, { createToken, revokeToken });
+  const { records, tokens } = makeTokens();
+  await importTokens(folder, records);
   const plants = await PlantStore.open(folder);
   const verifier = await TokenRegistry.open(folder);
   atEnd(t, async () => {
@@ -137,17 +118,10 @@ async function openFolder(t: TestContext, setting: ServerSetting): Promise<Ports
 }
 
 /** There is nothing to revoke: the token `revoked` is an unknown one. */
-async function openMemory(_t: TestContext, setting: ServerSetting): Promise<Ports> {
-  const given: TestToken[] = [];
-  const tokens = await createTokens(given, setting, {
-    createToken: async (all, newToken) => {
-      const token = formatToken(randomBytes(TOKEN_BYTES));
-      all.push({ ...newToken, token });
-      return token;
-    },
-    revokeToken: async (all) => void all.pop(),
-  });
-  const { plants, tokens: verifier } = createTestStore({ tokens: given });
+async function openMemory(): Promise<Ports> {
+  const { given, tokens } = makeTokens();
+  const live = given.filter(({ name }) => name !== "revoked");
+  const { plants, tokens: verifier } = createTestStore({ tokens: live });
   let last: bigint | undefined;
   const takeStored = async () => {
     const found = await linesOf(plants.listLines({ after: last }));

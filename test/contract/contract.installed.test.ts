@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, type TestContext, test } from "node:test";
 import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
-import { createToken, PlantStore, revokeToken } from "../../src/index.ts";
+import { importTokens, PlantStore } from "../../src/index.ts";
 import { decodeRow } from "../../src/postgres/schema.ts";
 import { ALL } from "../cases/all.ts";
 import type { ServerSetting } from "../cases/case.ts";
@@ -12,7 +12,7 @@ import { buildExecutable, installTools } from "../executable/build.ts";
 import { loadDriver, NEEDS_POSTGRES, openStore, SharedCluster } from "../postgres/stores.ts";
 import { startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { createTokens, expire, followLog, inProcess, type Ports } from "./backends.ts";
+import { followLog, inProcess, makeTokens, type Ports } from "./backends.ts";
 import { type Backend, runContract } from "./runner.ts";
 
 const FLAGS: Readonly<Record<string, string>> = {
@@ -44,13 +44,13 @@ const EXECUTABLE: Backend = {
   name: "executable",
   async start(t, setting) {
     const folder = makeFolder(t);
-    const tokens = await createTokens(folder, setting, { createToken, revokeToken });
+    const { records, tokens } = makeTokens();
+    await importTokens(folder, records);
     const store = await PlantStore.open(folder);
     for (const line of setting.given ?? []) await store.create(parseNewPlant(Buffer.from(line)));
     await store.close();
     const takeStored = followLog(folder);
     await takeStored();
-    await expire(setting);
     const words = ["--data", folder, "--log", "off", ...flagsOf(setting)];
     const { port } = await startServer(t, words, { program: PROGRAM });
     return { port, tokens, takeStored };
@@ -67,13 +67,11 @@ if (PROGRAM === undefined) {
 
 const cluster = new SharedCluster();
 
-async function openDatabase(t: TestContext, setting: ServerSetting): Promise<Ports> {
+async function openDatabase(t: TestContext): Promise<Ports> {
   const { cluster: server, database: name } = await cluster.createStore();
   const { plants, tokens: verifier, tokenTable } = await openStore(t, { url: server.url(name) });
-  const tokens = await createTokens(tokenTable, setting, {
-    createToken: (table, token) => table.create(token),
-    revokeToken: (table, revoked) => table.revoke(revoked),
-  });
+  const { records, tokens } = makeTokens();
+  await tokenTable.import(records);
   await verifier.refresh();
   const pg = await loadDriver();
   const session = new pg.Client({ connectionString: server.url(name) });

@@ -75,7 +75,6 @@ export function assertResponse(
 
   const operation = operationOf(ask, basePath);
   if (operation !== undefined) assertDescribed(operation, status, Object.keys(extra));
-  if (status === 200 && !isHead) assertBody(ask, answer, isStream);
   if (isHead) assert.equal(text, "");
 }
 
@@ -129,26 +128,4 @@ function assertDescribed({ responses }: Described, status: number, names: readon
   assert.ok(found !== undefined, `${status} is in the OpenAPI document`);
   const described = Object.keys(found.headers ?? {}).map((name) => name.toLowerCase());
   for (const name of names) assert.ok(described.includes(name), `${name} is in the document`);
-}
-
-/** A create gets a Plant; a read gets NewPlants. */
-function assertBody(ask: Ask | undefined, { text }: RawAnswer, isStream: boolean): void {
-  const isRead = ask?.method === "GET";
-  const found = isStream
-    ? text
-        .split("\n")
-        .slice(0, -1)
-        .map((line) => JSON.parse(line))
-    : JSON.parse(text);
-  if (isStream) assert.ok(text === "" || text.endsWith("\n"));
-  const required = isRead ? ["id", "name"] : ["name"];
-  for (const plant of [found].flat()) assertMembers(plant, required);
-}
-
-function assertMembers(plant: object, required: readonly string[]): void {
-  const optional = "tag" in plant ? ["tag"] : [];
-  assert.deepEqual(Object.keys(plant), [...required, ...optional]);
-  for (const [name, value] of Object.entries(plant)) {
-    assert.equal(typeof value, name === "id" ? "number" : "string");
-  }
 }
