@@ -1,9 +1,6 @@
 /**
- * What the program reports over named `node:diagnostics_channel` channels.
- *
- * A channel without subscribers costs one comparison: a publisher checks `hasSubscribers` before it
- * makes a message or reads a clock. Subscribers run synchronously on the hot path; keep them short.
- * Channel names and messages are part of the public interface: members are added, none changes.
+ * What the program reports over channels of `node:diagnostics_channel`, a public interface: members are added, none
+ * changes. Without a subscriber no message is made and no clock is read. Subscribers run while a request waits.
  */
 import diagnostics, { channel } from "node:diagnostics_channel";
 
@@ -70,19 +67,14 @@ export function subscribe<Name extends keyof ChannelMessages>(
   return () => void diagnostics.unsubscribe(name, listener);
 }
 
+/** @internal */
+export const [requests, batches] = [channel("plant-store:request"), channel("plant-store:batch")];
 const warnings = channel("plant-store:warning");
-/** @internal */
-export const requests = channel("plant-store:request");
-/** @internal */
-export const batches = channel("plant-store:batch");
 
 /** Publishes on `plant-store:warning`; without a subscriber it is a warning of the process. @internal */
 export function publishWarning(message: string, cause?: unknown, requestId?: string): void {
-  if (warnings.hasSubscribers) {
-    warnings.publish({ message, cause, requestId } satisfies WarningMessage);
-    return;
-  }
-  const detail = cause instanceof Error ? (cause.stack ?? "") : String(cause ?? "");
   const which = requestId === undefined ? message : `${message} (${requestId})`;
-  process.emitWarning(which, { type: "PlantStoreWarning", detail });
+  const detail = String((cause as Error | undefined)?.stack ?? cause ?? "");
+  if (warnings.hasSubscribers) warnings.publish({ message, cause, requestId });
+  else process.emitWarning(which, { type: "PlantStoreWarning", detail });
 }

@@ -1,9 +1,8 @@
 /**
  * The error class of the store, its codes, and the `error` number of each code that a client may receive.
  *
- * Programs compare the code, which never changes; the message is for people and may change. The server sends
- * the message of a code in `ERRORS` to the client, so it holds no path, token or stack: what only the operator
- * needs is the `cause`. Uses nothing that a browser lacks.
+ * A code never changes; a message may. The server sends the message of a code in `ERRORS` to the client, so it holds
+ * no path, token or stack: those are in the `cause`. Uses nothing that a browser lacks.
  */
 
 /**

@@ -1,23 +1,20 @@
 /**
  * Reads JSON text without the losses of `JSON.parse`, and its numbers as exact int64s.
  *
- * `JSON.parse` rounds numbers, hides duplicate members, and builds objects whose keys an attacker may
- * choose to collide. This scanner checks the whole text against RFC 8259, builds nothing, and reports
- * the members of the top-level object. It is iterative: a level of depth takes a byte, never a stack
- * frame. It knows nothing about plants, and uses nothing that a browser lacks.
+ * `JSON.parse` rounds numbers, hides duplicate members, and builds objects whose keys an attacker may choose to
+ * collide. This scanner checks the text against RFC 8259, builds nothing, and reports the members of the top-level
+ * object. A level of depth takes a byte, never a stack frame. Uses nothing that a browser lacks.
  */
 import { PlantStoreError } from "./errors.ts";
 import { quote } from "./text.ts";
 
-/** Receives the name, and the literal of the value, of each member of the top-level object. */
-type MemberVisitor = (name: string, literal: string) => void;
+type OnMember = (name: string, literal: string) => void;
 
 /**
- * Checks one JSON text and returns the literal of its value: the text without white space around it.
- *
- * @throws PlantStoreError `invalid_json`; the message names the byte of the first error, from 1.
+ * Returns the literal of a JSON text, which has no white space around it, and reports the name and the literal of
+ * each member at its top level. @throws PlantStoreError `invalid_json`, which names the byte of the error, from 1.
  */
-export function scanJson(text: string, onMember: MemberVisitor): string {
+export function scanJson(text: string, onMember: OnMember): string {
   return new Scanner(text, onMember).scan();
 }
 
@@ -29,7 +26,7 @@ const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
 
 class Scanner {
   readonly #text: string;
-  readonly #onMember: MemberVisitor;
+  readonly #onMember: OnMember;
   #at = 0;
   /** For each open container whether it is an object. The system gives room only to pages that are written to. */
   readonly #isObject: Uint8Array;
@@ -38,7 +35,7 @@ class Scanner {
   #name = "";
   #valueStart = 0;
 
-  constructor(text: string, onMember: MemberVisitor) {
+  constructor(text: string, onMember: OnMember) {
     this.#text = text;
     this.#isObject = new Uint8Array(text.length);
     this.#onMember = onMember;
@@ -141,20 +138,17 @@ class Scanner {
   }
 
   #fail(expected: string): never {
-    const byte = new TextEncoder().encode(this.#text.slice(0, this.#at)).length + 1;
-    const code = this.#text.codePointAt(this.#at);
-    const got = code === undefined ? "the end of the text" : quote(String.fromCodePoint(code));
-    throw new PlantStoreError(
-      "invalid_json",
-      `invalid JSON at byte ${byte}: expected ${expected}, got ${got}`,
-    );
+    const { length } = new TextEncoder().encode(this.#text.slice(0, this.#at));
+    const [next] = this.#text.slice(this.#at, this.#at + 2); // a whole character
+    const got = next === undefined ? "the end of the text" : quote(next);
+    const message = `invalid JSON at byte ${length + 1}: expected ${expected}, got ${got}`;
+    throw new PlantStoreError("invalid_json", message);
   }
 }
 
 export const INT64_MIN = -(2n ** 63n);
 export const INT64_MAX = 2n ** 63n - 1n;
-/** For messages. */
-export const INT64_RANGE = `from ${INT64_MIN} to ${INT64_MAX}`;
+export const INT64_RANGE = `from ${INT64_MIN} to ${INT64_MAX}`; // for messages
 
 /** RFC 8259 section 6: sign, integer part, fraction, exponent. */
 const JSON_NUMBER = /^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
@@ -164,10 +158,10 @@ const CANONICAL = /^(?:0|-?[1-9][0-9]{0,18})$/;
 /** @throws TypeError or RangeError for an id that is no int64: a mistake of the calling program. */
 export function assertInt64(id: bigint): void {
   if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
-  if (id < INT64_MIN || id > INT64_MAX) {
-    throw new RangeError(`id: expected a bigint ${INT64_RANGE}, got ${id}`);
-  }
+  if (!isInt64(id)) throw new RangeError(`id: expected a bigint ${INT64_RANGE}, got ${id}`);
 }
+
+const isInt64 = (value: bigint) => BigInt.asIntN(64, value) === value;
 
 /**
  * The int64 that a JSON number spells: 7, 7.0 and 70e-1 are the same, and -0 is 0. `undefined` for a fraction, a
@@ -193,6 +187,5 @@ export function parseCanonicalInt64(text: string): bigint | undefined {
   if (!CANONICAL.test(text)) return undefined;
   // A double holds 15 digits exactly, and becomes a bigint faster than text does.
   if (text.length <= 15) return BigInt(Number(text));
-  const value = BigInt(text);
-  return value >= INT64_MIN && value <= INT64_MAX ? value : undefined;
+  return isInt64(BigInt(text)) ? BigInt(text) : undefined;
 }

@@ -3,8 +3,7 @@
  *
  * Invariants. A verdict is at most 2 s old, by the monotonic and by the wall clock: the first stops while a machine
  * sleeps, and the second may be set. So a process that was frozen, or whose polls hang, accepts no token that was
- * revoked meanwhile. While verdicts are older, a token that was good waits for a poll; everything else is refused
- * at once, so guesses cost nothing. The caller provides the clocks and the timers.
+ * revoked meanwhile. Then a token that was good waits for a poll, and guesses are refused at once.
  */
 import { PlantStoreError } from "./errors.ts";
 import type { Clock, Timer, TokenStatus, TokenVerifier, VerifiedToken } from "./services.ts";
@@ -21,13 +20,8 @@ export function startAge(clock: Clock): () => number {
   return () => Math.max(clock.monotonicMs() - monotonicMs, clock.wallMs() - wallMs);
 }
 
-interface FollowOptions {
-  readonly clock: Clock;
-  /** How long a request waits for a good poll, after the first one. Default: not at all. */
-  readonly waitMs?: number | undefined;
-  /** Why tokens cannot be verified, for clients. */
-  readonly reason: string;
-}
+/** `waitMs`: how long a request waits for a good poll after the first one; `reason`: of a refusal, for clients. */
+type FollowOptions = { clock: Clock; waitMs?: number | undefined; reason: string };
 
 /** The tokens that a server accepts. A subclass polls the place where they are stored. */
 export abstract class LiveTokens implements TokenVerifier {
@@ -36,8 +30,8 @@ export abstract class LiveTokens implements TokenVerifier {
   #byHash = new Map<string, TokenRecord>();
   /** Those accepted since the tokens changed, by the token itself: to hash it takes a tenth of a request. */
   #accepted = new Map<string, TokenRecord>();
-  /** How long ago the newest good poll began. */
-  #age = () => Number.POSITIVE_INFINITY;
+  /** How long ago the newest good poll began, in milliseconds. @internal */
+  protected age = () => Number.POSITIVE_INFINITY;
   /** The last poll, which may not have begun: they run one after the other. */
   #polling: Promise<void> = Promise.resolve();
   /** The last poll, if it has not begun. */
@@ -59,50 +53,34 @@ export abstract class LiveTokens implements TokenVerifier {
     this.#interval.unref();
   }
 
-  /**
-   * Resolves when a poll that begins after this call has ended. If it succeeded, every token is known that was
-   * created before the call. Never rejects: a failure is a warning.
-   */
+  /** Resolves after a poll that begins from now on: if it succeeds, tokens created before the call are known. */
   refresh(): Promise<void> {
-    this.#next ??= this.#polling.then(() => {
+    this.#next ??= this.#polling = this.#polling.then(() => {
       this.#next = undefined;
       return this.#isClosed ? undefined : this.poll();
     });
-    this.#polling = this.#next;
-    return this.#polling;
+    return this.#next;
   }
 
-  /**
-   * Takes the result of a good poll.
-   *
-   * @param age since it began: what it found may be as old.
-   * @param records the tokens, if they may have changed.
-   * @internal
-   */
+  /** Takes what a good poll has found: its age since it began, and the tokens if they may have changed. @internal */
   protected accept(age: () => number, records?: readonly TokenRecord[]): void {
     if (records !== undefined) {
       this.#byHash = new Map(records.map((record) => [record.hash, record]));
       this.#accepted = new Map();
     }
-    this.#age = age;
-  }
-
-  /** Milliseconds since the newest good poll began. @internal */
-  protected get ageMs(): number {
-    return this.#age();
+    this.age = age;
   }
 
   /** Whether the newest good poll is young enough for verdicts. */
   get isReadable(): boolean {
-    return this.#age() < VERDICT_MS;
+    return this.age() < VERDICT_MS;
   }
 
   /**
-   * Returns the record of a live token. If the newest good poll began 2 s ago or earlier (polls fail or
-   * hang, or the process was frozen), a token that was good waits for the next one.
+   * Returns the record of a live token. If the newest good poll began 2 s ago or earlier, a token that was good
+   * waits for the next one.
    *
-   * @throws PlantStoreError `tokens_unreadable`: at once for any other token, as a rejection if no poll
-   * succeeds in time.
+   * @throws PlantStoreError `tokens_unreadable`: at once for any other token, and if no poll succeeds in time.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
     const record = this.#accepted.get(token) ?? this.#byHash.get(hashToken(token));
@@ -129,8 +107,8 @@ export abstract class LiveTokens implements TokenVerifier {
   }
 
   #unreadable(): PlantStoreError {
-    const why = `cannot verify tokens right now, because ${this.#options.reason}`;
-    return new PlantStoreError("tokens_unreadable", `Authorization: ${why}; retry later`);
+    const message = `Tokens cannot be verified now: ${this.#options.reason}; retry later`;
+    return new PlantStoreError("tokens_unreadable", message);
   }
 
   /** The live tokens, for their operator. */
@@ -147,7 +125,7 @@ export abstract class LiveTokens implements TokenVerifier {
     this.#options.clock.clearInterval(this.#interval);
   }
 
-  /** `close()`, for `using` and `await using`. */
+  /** `close()`, for `using`. */
   [Symbol.dispose](): void {
     this.close();
   }

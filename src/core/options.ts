@@ -1,8 +1,6 @@
 /**
- * The options that are numbers, with their defaults and bounds; guards for options; the limit of a record.
- *
- * The library and the command line take their figures from this table. A wrong option is a mistake of the
- * calling program, so it is refused before anything is opened.
+ * The options that are numbers, with defaults and bounds for the library and the command line, and guards of options.
+ * A wrong option is a mistake of the calling program, so it is refused before anything is opened.
  */
 
 export interface NumberOption {
@@ -45,9 +43,8 @@ type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
 
 /** @throws RangeError unless each number that is given is whole and within its bounds. */
 export function assertNumbers(options: Numbers): void {
-  for (const name of Object.keys(NUMBER_OPTIONS) as NumberOptionName[]) {
-    const value = options[name];
-    const { min, max } = NUMBER_OPTIONS[name];
+  for (const [name, { min, max }] of Object.entries(NUMBER_OPTIONS)) {
+    const value = options[name as NumberOptionName];
     if (value === undefined || (Number.isInteger(value) && value >= min && value <= max)) continue;
     throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
   }
@@ -64,7 +61,6 @@ export function checkBasePath(basePath: string): string {
   throw new RangeError(`basePath: expected a path such as /garden, got "${basePath}"`);
 }
 
-/** Every origin. */
 export const ANY_ORIGIN = "*";
 /** `scheme://host[:port]`, as a browser sends it (RFC 6454 section 7). */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;

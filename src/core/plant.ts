@@ -27,10 +27,9 @@ function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
 }
 
 /**
- * Checks a plant that was built in code, and copies it, because the caller may change its object later.
+ * Checks and copies a plant that was built in code.
  *
- * @throws TypeError or RangeError: a mistake of the calling program. PlantStoreError `body_too_large` if its line
- * would be longer than a record may be.
+ * @throws TypeError or RangeError; PlantStoreError `body_too_large` if its line would be longer than a record.
  */
 export function validatePlant({ id, name, tag }: NewPlant): NewPlant {
   assertInt64(id);
@@ -53,10 +52,7 @@ export function encodePlant({ name, tag }: Plant, start = "{"): string {
   return tag === undefined ? `${named}}` : `${named},"tag":${encodeJsonString(tag)}}`;
 }
 
-/**
- * JSON of a plant, which `JSON.stringify` cannot make of a bigint: `{"id":…,"name":…[,"tag":…]}`, as one
- * line of the log without its line feed.
- */
+/** A plant as JSON, `{"id":…,"name":…[,"tag":…]}`: a line of the log. `JSON.stringify` throws for a bigint. */
 export function encodeNewPlant(plant: NewPlant): string {
   return encodePlant(plant, `{"id":${plant.id},`);
 }

@@ -1,7 +1,4 @@
-/**
- * The ports: what the HTTP rooms need from a store and from a token check. They use only these interfaces, so a
- * program that embeds the listener may bring another store or another token check.
- */
+/** The ports: what HTTP needs of a store and of a token check. A program may bring its own. */
 
 import type { NewPlant } from "./plant.ts";
 
@@ -13,26 +10,23 @@ export interface PlantService {
   /**
    * Stores a plant. Resolves once it is durable.
    *
-   * @throws PlantStoreError. Nothing was stored: `conflict` if another plant has the id, `overloaded`,
-   * `body_too_large` if its line in a log would be longer than 4 MiB, `closed`. The outcome is unknown:
-   * `write_failed`, repeat the call; `store_failed`, this store takes no more.
-   * @throws TypeError or RangeError unless it is a plant.
+   * @throws TypeError or RangeError unless it is a plant. PlantStoreError: after `conflict` (another plant has the
+   * id), `overloaded`, `body_too_large` (a line of more than 4 MiB) and `closed` nothing was stored; after
+   * `write_failed` (call again) and `store_failed` (this store takes no more) the outcome is unknown.
    */
   create(plant: NewPlant): Promise<CreateOutcome>;
 
   /**
-   * The durable plant with this id as `encodeNewPlant` writes it. The bytes are not changed later; reads over
-   * HTTP pass them on.
+   * The durable plant with this id as `encodeNewPlant` writes it, in bytes that are not changed later.
    *
-   * @throws TypeError or RangeError unless the id is an int64; PlantStoreError `read_failed`, repeat the
-   * call later; `store_failed` or `closed`.
+   * @throws TypeError or RangeError unless the id is an int64; PlantStoreError `read_failed` (call again),
+   * `store_failed` or `closed`.
    */
   getLine(id: bigint): Promise<Uint8Array | undefined>;
 
   /**
-   * The plants that are durable at the time of the call, or those after one of them, oldest first: slices of
-   * about 32 KiB of whole lines, each with its line feed, which may be empty and are not changed later. To start
-   * after a plant must cost no more than to find it. Nothing more is read once a consumer stops.
+   * The plants that are durable at the call, or those after one of them, oldest first, in slices of about 32 KiB
+   * of whole lines with their line feeds; a slice may be empty, and is not changed later.
    *
    * @throws PlantStoreError, during iteration: `unknown_cursor` if no plant has the id `after`,
    * `read_failed`, `store_failed` or `closed`.
@@ -45,10 +39,8 @@ export interface ListOptions {
   readonly after?: bigint | undefined;
 }
 
-/** A timer of a clock. @internal */
-export interface Timer {
-  unref(): unknown;
-}
+/** @internal */
+export type Timer = { unref(): unknown };
 
 /** Time and chance (src/clock.ts). @internal */
 export interface Clock {
@@ -71,7 +63,7 @@ export type Scope = "write" | "read";
 /** @internal */
 export const SCOPES: readonly Scope[] = ["write", "read"];
 
-/** People type these names and logs show them, so they hold nothing that controls a terminal. @internal */
+/** Logs show these names, so nothing in them controls a terminal. @internal */
 export function isTokenName(name: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/.test(name);
 }
@@ -89,9 +81,9 @@ export type Verdict = VerifiedToken | undefined | null;
 /** Verifies bearer tokens: at each request, before each slice of a list, and when a body came late. */
 export interface TokenVerifier {
   /**
-   * Returns the name and scopes of a token, or `undefined` or `null` if it is unknown, expired or revoked;
-   * synchronously if it need not wait. A throw or a rejection is a 500, unless it is a PlantStoreError with a
-   * request code: `tokens_unreadable` (503) if the check cannot know whether the token was revoked.
+   * Returns the name and scopes of a token, or `undefined` or `null` if it is unknown, expired or revoked.
+   *
+   * @throws PlantStoreError `tokens_unreadable`, a 503, if it cannot know; other errors are a 500.
    */
   verify(token: string): Verdict | Promise<Verdict>;
 }

@@ -1,15 +1,9 @@
-/**
- * Text as JSON strings, and text in messages and logs: one line, cut, without tokens; hosts with their ports.
- * Uses nothing that a browser lacks.
- */
+/** Text as JSON strings, and in messages and logs: one line, cut, without tokens. Uses what browsers have. */
 
 /** Most names: ASCII without controls, quotes and backslashes. */
 const PLAIN = /^[ !#-[\]-\x7f]*$/;
 
-/**
- * A JSON string literal, as `JSON.stringify` writes it: a lone surrogate becomes its escape, so any string can
- * be read back. It may control a terminal: see `escapeControls`.
- */
+/** A JSON string literal, as `JSON.stringify` writes it, so any string can be read back. */
 export function encodeJsonString(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
@@ -17,10 +11,7 @@ export function encodeJsonString(text: string): string {
 /** C0 and C1 controls, line separators, direction marks, the BOM, lone surrogates. */
 const UNSHOWN = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
 
-/**
- * Any text as one line for a terminal or a log, with control characters, direction marks and lone
- * surrogates as escapes. A JSON literal keeps its value.
- */
+/** Any text as one line for a terminal or a log. A JSON literal keeps its value. */
 export function escapeControls(text: string): string {
   return text.replace(UNSHOWN, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

@@ -2,9 +2,7 @@
  * Bearer tokens: their form and hash, and the record that is stored of each.
  *
  * A token is `pst_` and 256 random bits in base64url. Nobody can guess it, so a plain SHA-256 is safe to store.
- *
- * Invariant. A damaged record is an error, never another record: a flipped bit must not turn a revoked token into a
- * live one. So an unknown member is damage, too.
+ * Invariant. A damaged record is an error, never another record: a flipped bit revives no revoked token.
  */
 import { hash } from "node:crypto";
 import { PlantStoreError } from "./errors.ts";
@@ -49,11 +47,7 @@ export function encodeTokenRecord(record: Partial<TokenRecord>): string {
   return JSON.stringify({ name, hash, scopes, ...times, revokedAt: date(revokedAt) });
 }
 
-/**
- * The record in a line, which may have more white space.
- *
- * @throws PlantStoreError `corruption`; its message does not show the line.
- */
+/** The record in a line, which may have more white space. @throws PlantStoreError `corruption`. */
 export function decodeTokenRecord(line: string): TokenRecord {
   let [text, record]: [string, Partial<TokenRecord>] = ["", {}];
   try {
@@ -62,33 +56,30 @@ export function decodeTokenRecord(line: string): TokenRecord {
     record = Object(JSON.parse(line, parse));
     text = JSON.stringify(JSON.parse(line));
   } catch {} // the reason would show the line
-  const { name, hash, scopes, createdAt, expiresAt = 0, revokedAt = 0 } = record;
-  if (typeof name !== "string" || !isTokenName(name)) throw damage("name", TOKEN_NAME);
-  if (!/^[0-9a-f]{64}$/.test(`${hash}`)) throw damage("hash", "64 hexadecimal digits");
-  if (!isScopes(scopes)) throw damage("scopes", SCOPE_ARRAY);
+  const { hash, createdAt, expiresAt = 0, revokedAt = 0 } = record;
   const areTimes = [createdAt, expiresAt, revokedAt].every(Number.isFinite);
-  if (areTimes && text === encodeTokenRecord(record)) return record as TokenRecord;
-  throw damage("record", "name, hash, scopes, createdAt, and perhaps expiresAt and revokedAt");
+  const members = "name, hash, scopes, createdAt, and perhaps expiresAt and revokedAt";
+  const isWritten =
+    areTimes && /^[0-9a-f]{64}$/.test(`${hash}`) && text === encodeTokenRecord(record);
+  const mistake = findMistake(record) ?? (isWritten ? undefined : `expected only ${members}`);
+  if (mistake === undefined) return record as TokenRecord;
+  throw new PlantStoreError("corruption", mistake);
 }
 
-function damage(what: string, expected: string): PlantStoreError {
-  return new PlantStoreError("corruption", `${what}: expected ${expected}`);
+/** What is wrong with the name or the scopes of a token. */
+function findMistake({ name, scopes }: { name?: unknown; scopes?: unknown }): string | undefined {
+  if (typeof name !== "string" || !isTokenName(name)) {
+    return "name: expected 1 to 64 letters, digits and ._@-, the first a letter or digit";
+  }
+  const areScopes = Array.isArray(scopes) && scopes.length > 0 && scopes.every(isScope);
+  return areScopes ? undefined : `scopes: expected an array of one or more of ${SCOPES}`;
 }
 
 export function isScope(value: unknown): value is Scope {
   return SCOPES.some((scope) => scope === value);
 }
 
-function isScopes(value: unknown): value is Scope[] {
-  return Array.isArray(value) && value.length > 0 && value.every(isScope);
-}
-
-/** For messages. */
-const TOKEN_NAME = "1 to 64 letters, digits and ._@-, the first a letter or digit";
-const SCOPE_ARRAY = `an array of one or more of ${SCOPES.join(", ")}`;
-
-/** What a date can hold. */
-export const TIME_MAX = 8.64e15;
+export const TIME_MAX = 8.64e15; // what a date can hold
 
 export interface NewToken {
   /** 1 to 64 letters, digits, `.`, `_`, `@` and `-`, the first a letter or digit; of no other live token. */
@@ -99,12 +90,11 @@ export interface NewToken {
   readonly expiresAt?: number | undefined;
 }
 
-/** The record of a new token. @throws TypeError or RangeError if name, scopes or expiry are not possible. */
+/** The record of a new token. @throws RangeError if name, scopes or expiry are not possible. */
 export function makeRecord(token: string, newToken: NewToken, now: number): TokenRecord {
   const { name, scopes = ["write"], expiresAt } = newToken;
-  if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
-  if (!isTokenName(name)) throw new RangeError(`name: expected ${TOKEN_NAME}, got "${name}"`);
-  if (!isScopes(scopes)) throw new RangeError(`scopes: expected ${SCOPE_ARRAY}, got "${scopes}"`);
+  const mistake = findMistake({ name, scopes });
+  if (mistake !== undefined) throw new RangeError(mistake);
   if (expiresAt !== undefined && !(expiresAt > now && expiresAt <= TIME_MAX)) {
     throw new RangeError(`expiresAt: expected a time from ${now} to ${TIME_MAX}, got ${expiresAt}`);
   }
@@ -130,10 +120,8 @@ export function revokeAll(tokens: Tokens, name: string, revokedAt: number): Toke
 }
 
 /**
- * The tokens of an import whose hash is not there yet.
- *
- * @throws PlantStoreError `token_exists` if another live token has the name of a live one; `corruption` if
- * a record is not possible.
+ * The tokens of an import whose hash is not there yet. @throws PlantStoreError `token_exists` if another live token
+ * has the name of a live one; `corruption` if a record is not possible.
  */
 export function selectNew(tokens: Tokens, records: Iterable<TokenRecord>, now: number) {
   const hashes = new Set(tokens.map(({ hash }) => hash));

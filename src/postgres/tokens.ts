@@ -46,7 +46,7 @@ export class PostgresTokens extends LiveTokens {
 
   /** Milliseconds since the newest probe that the primary has committed began. */
   get leaseAgeMs(): number {
-    return this.ageMs;
+    return this.age();
   }
 
   /** @internal */

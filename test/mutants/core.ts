@@ -2,8 +2,8 @@
 export const CORE = `
 core/json.ts
 an id one above the largest int64 is accepted: contract/contract
-- export const INT64_MAX = 2n ** 63n - 1n;
-+ export const INT64_MAX = 2n ** 63n;
+- BigInt.asIntN(64, value) === value;
++ BigInt.asIntN(64, value - 1n) === value - 1n;
 an id of 16 digits is rounded: contract/contract
 - if (text.length <= 15) return
 + if (text.length <= 17) return
@@ -54,8 +54,8 @@ an error number changes: contract/contract
 +   unknown_plant: 40403,
 core/token.ts
 a member of a token that is not known is ignored: auth/token-file
-- if (areTimes && text === encodeTokenRecord(record)) return
-+ if (areTimes) return
+- && text === encodeTokenRecord(record);
++ && text !== "";
 a token is good at the moment when it expires: core/token
 - now < expiresAt);
 + now <= expiresAt);

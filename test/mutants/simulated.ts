@@ -94,6 +94,6 @@ tokens are changed without their lock: crash
 +   const lock = { assertHeld() {}, close: async () => void options }; void locks;
 core/live-tokens.ts
 a verdict has no age: crash
--     return this.#age() < VERDICT_MS;
-+     return this.#age() >= 0;
+-     return this.age() < VERDICT_MS;
++     return this.age() >= 0;
 `;
