@@ -107,8 +107,10 @@ async function isImportable(file: string, bytes: number): Promise<boolean> {
   };
   const text = fs.createReadStream(file);
   const { refused } = await importText({ create }, text, "checking the file", bytes);
-  if (refused > 0) printMessage(`nothing was created: correct "${file}" and import it again`);
-  return refused === 0;
+  if (refused === 0) return true;
+  const expected = 'expected on each line a plant, such as {"id":7,"name":"Fern","tag":"indoor"}';
+  printMessage(`nothing was created: ${expected}; correct "${file}" and import it again`);
+  return false;
 }
 
 /** How many refused lines of a file, and lines that a repair leaves out, are named. */

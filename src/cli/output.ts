@@ -18,9 +18,11 @@ export interface Notice {
   readonly event: string;
   /** One line, without any token. */
   readonly message: string;
-  /** More members of a JSON line; an undefined one is `null` there. */
-  readonly fields?: Readonly<Record<string, string | number | undefined>>;
+  readonly fields?: Fields;
 }
+
+/** More members of a JSON line; an undefined one is `null` there. */
+type Fields = Readonly<Record<string, string | number | undefined>>;
 
 /** Ends the process if standard output takes no more. A lost message ends nothing. */
 export function watchOutputs(): void {
@@ -63,15 +65,9 @@ export async function printStored(chunks: AsyncIterable<Buffer> | Iterable<Buffe
 
 /** Rows in columns that are as wide as their widest cell. */
 export function formatTable(rows: readonly (readonly string[])[]): string[] {
-  const widthOf = (at: number) =>
-    rows.reduce((max, { [at]: cell = "" }) => Math.max(max, cell.length), 0);
-  const widths = rows[0]?.map((_, at) => widthOf(at)) ?? [];
-  return rows.map((row) =>
-    row
-      .map((cell, at) => cell.padEnd(widths[at] ?? 0))
-      .join("  ")
-      .trimEnd(),
-  );
+  const widths = rows[0]?.map((_, at) => Math.max(...rows.map((row) => row[at]?.length ?? 0)));
+  const pad = (cell: string, at: number) => cell.padEnd(widths?.[at] ?? 0);
+  return rows.map((row) => row.map(pad).join("  ").trimEnd());
 }
 
 /** `1 plant`, `2 plants`. */
@@ -86,12 +82,7 @@ export function reportTo(next: (notice: Notice) => void): void {
   reporter = next;
 }
 
-export function report(
-  level: Level,
-  event: string,
-  message: string,
-  fields: Notice["fields"] = {},
-): void {
+export function report(level: Level, event: string, message: string, fields: Fields = {}): void {
   clearProgress();
   reporter({ level, event, message, fields });
 }
@@ -119,22 +110,19 @@ const REDRAW_MS = 100;
 /** When the progress on the terminal was drawn; `undefined` if there is none. */
 let drawnAt: number | undefined;
 
-/**
- * Shows on a terminal how far a long piece of work has come, until the next notice or the end.
- *
- * @param work gets a function to call with the bytes that are done, and all bytes if that is known.
- */
+/** Shows on a terminal how far a long piece of work has come, until the next notice or the end. */
 export async function withProgress<T>(
   what: string,
   work: (show: (bytes: number, total: number | undefined) => void) => Promise<T>,
 ): Promise<T> {
+  const inMb = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
   try {
     return await work((bytes, total) => {
       const now = performance.now();
       if (!process.stderr.isTTY || now - (drawnAt ?? -REDRAW_MS) < REDRAW_MS) return;
       drawnAt = now;
-      const [done, all] = [bytes, total ?? 0].map((each) => `${(each / 1e6).toFixed(1)} MB`);
-      process.stderr.write(`\r\u001b[K${what}: ${done}${total === undefined ? "" : ` of ${all}`}`);
+      const all = total === undefined ? "" : ` of ${inMb(total)}`;
+      process.stderr.write(`\r\u001b[K${what}: ${inMb(bytes)}${all}`);
     });
   } finally {
     clearProgress();

@@ -35,11 +35,11 @@ const SERVE_OPTIONS = {
     defaultText: "info",
   },
   ...numbers({
-    bodyBytesMax: "the longest body; beyond 413",
-    requestTimeoutMs: "time to receive a request; beyond 408",
+    bodyBytesMax: "the longest body; beyond it 413",
+    requestTimeoutMs: "time to receive a whole request; beyond it 408",
     keepAliveTimeoutMs: "how long an idle connection is kept",
-    databaseDeadlineMs: "how long a request waits for it; beyond 503",
-    databaseConnections: "connections for creates",
+    databaseDeadlineMs: "how long a request waits for the database; beyond it 503",
+    databaseConnections: "connections to the database for creates",
     drainTimeoutMs: "how long a stop waits for requests in flight",
   }),
 } as const;

@@ -210,7 +210,7 @@ export function ownFolder(folder: string): string {
         `${run} plant-store …, or docker run --user ${uid}:${gid} …`,
     );
   }
-  if (!fs.existsSync(folder)) printMessage(`making the folder "${path.resolve(folder)}"`);
+  if (!fs.existsSync(folder)) printMessage(`the folder "${path.resolve(folder)}" is new`);
   return folder;
 }
 

@@ -84,7 +84,8 @@ testRows("import", [
     log: "",
     stdin: `${A}x\n${B}[]`,
     status: 3,
-    stderr: /refused line 2: .*\n.*refused line 4: .*\n.*nothing was created: correct "FILE" and /,
+    stderr:
+      /refused line 2: .*\n.*refused line 4: .*\n.*nothing was created: .* correct "FILE" and /,
   },
   {
     args: "import FILE",

@@ -1,6 +1,6 @@
 /** The lines of the log: each is one line, moves no cursor, and holds no token. */
 import assert from "node:assert/strict";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import fc from "fast-check";
 import { type Format, jsonFormat, textFormat } from "../../src/cli/log.ts";
 import { formatToken } from "../../src/core/token.ts";
@@ -79,40 +79,17 @@ test("a notice in JSON has its message and its fields", () => {
   assert.deepEqual(members, { ...notice, ...fields, admin: null });
 });
 
-test("the text of a request names its figures", (t) => {
-  setColours(t, {});
-  const rest = "1.2 ms, 47 B, token gardener, client 192.0.2.1, id abc-1";
-  const line = lineOf(textFormat, REQUEST);
-  assert.match(line, /^[0-9]{2}:[0-9]{2}:[0-9]{2} /);
-  assert.equal(line.slice(9), `POST /plants 400 (error 40005) ${rest}`);
-  const cut = lineOf(textFormat, { ...REQUEST, status: 200, error: undefined, cut: true });
-  assert.equal(cut.slice(9), `POST /plants 200 (cut) ${rest}`);
-});
-
-/** Sets the variables that decide about colours, for one test. */
-function setColours(t: TestContext, env: Readonly<Record<string, string>>): void {
-  const before = { ...process.env };
-  t.after(() => {
-    process.env = before;
-  });
-  const { FORCE_COLOR: _, NO_COLOR: __, ...others } = before;
-  process.env = { ...others, ...env };
-}
-
 // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
 const SGR = /\u001b\[[0-9]+m/g;
 
-for (const [env, isColoured] of [
-  [{}, false],
-  [{ FORCE_COLOR: "1" }, true],
-  [{ NO_COLOR: "1" }, false],
-] as const) {
-  test(`with ${JSON.stringify(env)} and no terminal the text has ${isColoured ? "" : "no "}colours`, (t) => {
-    setColours(t, env);
-    const line = lineOf(textFormat, REQUEST);
-    assert.equal(line.replace(SGR, "") !== line, isColoured);
-  });
-}
+test("the text of a request names its figures", () => {
+  const rest = "1.2 ms, 47 B, token gardener, client 192.0.2.1, id abc-1";
+  const textOf = (request: RequestMessage) => lineOf(textFormat, request).replace(SGR, "");
+  assert.match(textOf(REQUEST), /^[0-9]{2}:[0-9]{2}:[0-9]{2} /);
+  assert.equal(textOf(REQUEST).slice(9), `POST /plants 400 (error 40005) ${rest}`);
+  const cut = textOf({ ...REQUEST, status: 200, error: undefined, cut: true });
+  assert.equal(cut.slice(9), `POST /plants 200 (cut) ${rest}`);
+});
 
 /** Texts that have forged lines of logs or controlled terminals. */
 const NAUGHTY = [
