@@ -8,9 +8,7 @@ import {
   PlantClient,
   type PlantStoreError,
 } from "../../src/client.ts";
-import { createToken } from "../../src/index.ts";
 import { ROOT } from "../support/package.ts";
-import { manyPlants } from "../support/reading.ts";
 import { serve } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
 import { collect } from "../support/stores.ts";
@@ -20,11 +18,8 @@ const STORED = { name: "Fern", tag: "indoor" };
 
 /** A client of a real service, whose token may do everything. */
 async function startClient(t: TestContext) {
-  let token = "";
-  const prepare = async (folder: string) => {
-    token = await createToken(folder, { name: "all", scopes: ["write", "read"] });
-  };
-  const service = await startService(t, { prepare });
+  const service = await startService(t);
+  const { token } = service;
   return { service, token, client: new PlantClient(service.url, { token }) };
 }
 
@@ -63,12 +58,10 @@ test("a refusal rejects with its code, its number and the id of the request", as
   const { client, service, token } = await startClient(t);
   await client.create(FERN);
   const other = new PlantClient(service.url, { token: "wrong" });
-  const writer = new PlantClient(service.url, { token: service.token });
   const lost = new PlantClient(`${service.url}/garden/`, { token });
   const refusals: readonly [call: () => Promise<unknown>, code: string, number: number][] = [
     [() => client.create({ id: 7n, name: "Ivy" }), "conflict", 40006],
     [() => other.create(FERN), "invalid_token", 40102],
-    [() => collect(writer.list()), "insufficient_scope", 40301],
     [() => lost.get(7n), "not_found", 40401],
     [() => collect(client.list({ after: 1n })), "unknown_cursor", 40008],
   ];
@@ -99,7 +92,7 @@ async function startPages(t: TestContext, plants: readonly NewPlant[], pass = Bu
 }
 
 test("a list is read in pages, until one is empty, however short they are", async (t) => {
-  const plants = manyPlants(5);
+  const plants = [1n, 2n, 3n, 4n, 5n].map((id) => ({ id, name: "xxxx" }));
   const { client, queries } = await startPages(t, plants);
   assert.deepEqual(await collect(client.list()), plants);
   const cursors = ["", "&after=2", "&after=4", "&after=5"].map((cursor) => `limit=1000${cursor}`);
@@ -119,7 +112,10 @@ test("a page that was cut anywhere is read again, and never taken for a short on
 });
 
 test("a list that is aborted between two plants yields no more", async (t) => {
-  const { client } = await startPages(t, manyPlants(2));
+  const { client } = await startPages(
+    t,
+    [1n, 2n].map((id) => ({ id, name: "xxxx" })),
+  );
   const controller = new AbortController();
   const list = client.list({ signal: controller.signal });
   assert.deepEqual(await list.next(), { done: false, value: { id: 1n, name: "xxxx" } });

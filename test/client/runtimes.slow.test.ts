@@ -10,7 +10,6 @@ import path from "node:path";
 import { text as readText } from "node:stream/consumers";
 import { type TestContext, test } from "node:test";
 import { buildSync } from "esbuild";
-import { createToken } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
 import { finish } from "../support/run.ts";
@@ -95,14 +94,10 @@ for (const [runtime, wordsFor] of RUNTIMES) {
       const html = '<!doctype html><script type="module" src="/program.js"></script>';
       res.end(isScript ? readFileSync(path.join(folder, path.basename(req.url ?? ""))) : html);
     });
-    let token = "";
-    const prepare = async (data: string) => {
-      token = await createToken(data, { name: "client", scopes: ["read", "write"] });
-    };
-    const service = await startService(t, { corsOrigins: [page.url], prepare });
+    const service = await startService(t, { corsOrigins: [page.url] });
     const proxy = await serveFailing(t, service.port);
     writeFileSync(path.join(folder, "package.json"), '{ "type": "module" }');
-    writeFileSync(path.join(folder, "program.js"), programFor(proxy.url, token, page.url));
+    writeFileSync(path.join(folder, "program.js"), programFor(proxy.url, service.token, page.url));
     const child = spawn(runtime, wordsFor(page.url), { cwd: folder });
     const ended = finish(child);
     t.after(() => child.kill() && ended);

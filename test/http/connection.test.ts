@@ -6,12 +6,11 @@ import { test } from "node:test";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { sendRaw } from "../support/client.ts";
 import { encodeRequest, resultOf } from "../support/contract.ts";
-import { startReadable } from "../support/reading.ts";
 import { startService } from "../support/service.ts";
 import { until } from "../support/watch.ts";
 
 test("what reads hold is given back if CONNECT follows them", async (t) => {
-  const { port, readToken: token } = await startReadable(t, [{ id: 1n, name: "a" }]);
+  const { port, token } = await startService(t);
   const list = encodeRequest({ token }, { method: "GET" });
   const connect = encodeRequest({ token }, { method: "CONNECT", target: "a:1" });
   const requests = Buffer.concat([...new Array(15).fill(list), connect]);

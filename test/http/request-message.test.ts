@@ -62,9 +62,9 @@ const REQUESTS: readonly [says: string, parts: RequestParts, published: Publishe
     { ...SENT, method: "DELETE", status: 405, error: 40501 },
   ],
   [
-    "a read that its token may not do",
+    "a read of a plant that is not there",
     { method: "GET", target: "/plants/7" },
-    { ...SENT, method: "GET", path: "/plants/7", operation: "getPlant", status: 403, error: 40301 },
+    { ...SENT, method: "GET", path: "/plants/7", operation: "getPlant", status: 404, error: 40402 },
   ],
   [
     "a body that is too long",
@@ -86,7 +86,7 @@ function refused(status: number, error: number) {
 
 /** The same listener in another server. */
 function mount(t: TestContext, { store, token }: Service, trustedProxies?: BlockList) {
-  const caller = { name: "test", scopes: ["write"] as const };
+  const caller = { name: "test", scopes: ["read", "write"] as const };
   const tokens = { verify: (sent: string) => (sent === token ? caller : null) };
   return serve(t, createRequestListener({ plants: store, tokens, trustedProxies }));
 }

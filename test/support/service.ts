@@ -18,7 +18,7 @@ export interface Service {
   readonly folder: string;
   readonly url: string;
   readonly port: number;
-  /** A live token with the scope `write`. */
+  /** A live token with both scopes. */
   readonly token: string;
   readonly store: PlantStore;
   readonly tokens: TokenRegistry;
@@ -48,7 +48,7 @@ export async function startService(
   { prepare, queueBytesMax, ...options }: ServiceOptions = {},
 ): Promise<Service> {
   const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "test" });
+  const token = await createToken(folder, { name: "test", scopes: ["read", "write"] });
   await prepare?.(folder);
   const store = await PlantStore.open(folder, { queueBytesMax });
   const tokens = await TokenRegistry.open(folder);
