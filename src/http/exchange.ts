@@ -224,7 +224,7 @@ export class Exchange {
   }
 
   #finish(): void {
-    if (--this.#unfinished > 0 || this.#held === 0) return;
+    if (--this.#unfinished !== 0 || this.#held === 0) return;
     this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
   }
 

@@ -54,23 +54,19 @@ function halfHead(service: Service): Buffer {
   return encodeRequest(service, SECOND).subarray(0, 40);
 }
 
-for (const [where, before] of [
-  ["on a new connection", []],
-  ["after an answer", [GOOD]],
-  ["after an empty line", ["\r\n"]],
-] as const) {
-  test(`a drain does not wait for the rest of a request head ${where}`, async (t) => {
-    const service = await startService(t);
+test("a drain does not wait for the rest of a request head", async (t) => {
+  const service = await startService(t);
+  const clients: Client[] = [];
+  for (const before of ["", "\r\n", encodeRequest(service, GOOD)]) {
     const client = await Client.connect(service.port);
-    for (const each of before) {
-      await client.send(typeof each === "string" ? each : encodeRequest(service, each));
-      if (typeof each !== "string") await client.next();
-    }
+    await client.send(before);
+    if (before.length > 2) await client.next();
     await client.send(halfHead(service));
-    await service.server.close(PATIENT_MS);
-    assert.deepEqual(await client.rest(), []);
-  });
-}
+    clients.push(client);
+  }
+  await service.server.close(PATIENT_MS);
+  for (const client of clients) assert.deepEqual(await client.rest(), []);
+});
 
 test("a drain answers the request before half a head, and does not wait for the rest", async (t) => {
   const service = await startService(t);
@@ -105,11 +101,12 @@ test("a drain ends with a stream that began before it", async (t) => {
   const name = "x".repeat(100_000);
   const ids = Array.from({ length: 200 }, (_, id) => BigInt(id));
   await Promise.all(ids.map((id) => service.store.create({ id, name })));
-  const socket = net.connect(service.port, "127.0.0.1");
+  const { port, server } = service;
+  const socket = net.connect(port, "127.0.0.1");
   const headers = { Accept: "application/x-ndjson" };
   socket.write(encodeRequest(service, { method: "GET", headers }));
   await once(socket, "readable"); // more than the buffers of the sockets hold
-  const closed = service.server.close(PATIENT_MS);
+  const closed = server.close(PATIENT_MS);
   const text = Buffer.concat(await socket.toArray()).toString("latin1");
   assert.equal(text.split('"id":').length - 1, ids.length);
   assert.ok(text.endsWith("\r\n0\r\n\r\n"));

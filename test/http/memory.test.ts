@@ -104,21 +104,6 @@ test("long bodies are parsed one in a turn of the event loop", async (t) => {
   assert.equal(new Set(turns).size, 10);
 });
 
-test("a body whose client leaves returns its memory", async (t) => {
-  const service = await startService(t, { pendingBytesMax: 32 * KIB });
-  const body = plantOf(2000);
-  const request = encodeRequest(service, { body });
-  // Each of these would keep the others out if its memory were not returned.
-  for (const leave of ["halfClose", "reset", "halfClose", "reset"] as const) {
-    const client = await Client.connect(service.port);
-    await client.send(request.subarray(0, -100));
-    client[leave]();
-    await client.rest().catch(() => {});
-    client.destroy();
-  }
-  await until("it has returned", async () => (await service.post(body)).status === 200);
-});
-
 test("a body that needs more than one request may hold of pendingBytesMax is taken all the same", async (t) => {
   const service = await startService(t, { pendingBytesMax: 32 * KIB });
   const body = plantOf(20 * KIB);
@@ -143,29 +128,25 @@ test("a body in many short pieces is refused", async (t) => {
   client.destroy();
 });
 
-test("an unauthenticated body is answered before it is sent, and never read to its end", async (t) => {
+test("an unauthenticated body gets its response before it is sent, and is never read to its end", async (t) => {
   const service = await startService(t);
   const total = 256 * 1024 * 1024;
   const block = Buffer.alloc(64 * 1024, " ");
-  for (const [how, method, headers, part] of [
-    ["with Content-Length", "POST", { "Content-Length": String(total) }, block],
-    ["in chunks", "POST", { "Transfer-Encoding": "chunked" }, chunked(block).subarray(0, -5)],
+  for (const [headers, part] of [
+    [{ "Content-Length": String(total) }, block],
+    [{ "Transfer-Encoding": "chunked" }, chunked(block).subarray(0, -5)],
   ] as const) {
-    await t.test(`a body of 256 MiB ${how}`, async () => {
-      const client = await Client.connect(service.port);
-      await client.send(
-        encodeRequest(service, { method, headers: { ...headers, Authorization: undefined } }),
-      );
-      const head = await client.head();
-      assert.match(head, /^HTTP\/1\.1 401 /);
-      let sent = 0;
-      while (sent < total && !client.isGone) {
-        await client.send(part);
-        sent += block.length;
-      }
-      client.destroy();
-      assert.ok(sent < total, "the server read all of it");
-      await assertServes(service);
-    });
+    const client = await Client.connect(service.port);
+    const request = { headers: { ...headers, Authorization: undefined } };
+    await client.send(encodeRequest(service, request));
+    assert.match(await client.head(), /^HTTP\/1\.1 401 /);
+    let sent = 0;
+    while (sent < total && !client.isGone) {
+      await client.send(part);
+      sent += block.length;
+    }
+    client.destroy();
+    assert.ok(sent < total, "the server read all of it");
+    await assertServes(service);
   }
 });

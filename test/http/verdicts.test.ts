@@ -117,11 +117,8 @@ describe("while a token is verified", () => {
     const { open } = await connect(t, tokens);
     const request = inBytes("bad", "x".repeat(50_000));
     const before = usedBytes();
-    const clients: Client[] = [];
-    for (let count = 0; count < 50; count++) {
-      clients.push(await open());
-      await clients.at(-1)?.send(request);
-    }
+    const clients = await Promise.all(Array.from({ length: 50 }, open));
+    for (const client of clients) await client.send(request);
     await until("all have arrived", () => tokens.waiting.length === clients.length);
     await new Promise(setImmediate);
     const each = (usedBytes() - before) / clients.length;
@@ -133,39 +130,28 @@ describe("while a token is verified", () => {
   test("a body arrives whole, however it is cut", async (t) => {
     const tokens = new WaitingVerifier();
     const { open, plants } = await connect(t, tokens);
-    const long = "y".repeat(300_000);
-    const cases: readonly [first: Buffer, rest: Buffer, result: number][] = [
-      [inBytes("good", BODY), Buffer.alloc(0), 200],
-      [create("good", 2).subarray(0, -5), create("good", 2).subarray(-5), 200],
-      [
-        create("good", 3, long).subarray(0, 100_000),
-        create("good", 3, long).subarray(100_000),
-        200,
-      ],
-      [create("bad", 4), Buffer.alloc(0), 40102],
-      [create("bad", 5).subarray(0, -5), create("bad", 5).subarray(-5), 40102],
+    const long = create("good", 2, "y".repeat(300_000));
+    const cases: readonly [whole: Buffer, cut: number, result: number][] = [
+      [inBytes("good", BODY), 1e6, 200],
+      [long, 100_000, 200],
+      [create("bad", 4), 1e6, 40102],
+      [create("bad", 5), -5, 40102],
     ];
-    for (const [first, rest, result] of cases) {
+    for (const [whole, cut, result] of cases) {
       const client = await open();
-      await client.send(first);
+      await client.send(whole.subarray(0, cut));
       await until("it waits", () => tokens.waiting.length === 1);
       await new Promise(setImmediate);
       tokens.release();
-      await client.send(rest);
-      // A late body is verified once more.
+      await client.send(whole.subarray(cut));
       const answer = client.next();
       while (client.text === "") {
         await new Promise(setImmediate);
-        tokens.release();
+        tokens.release(); // a late body is verified once more
       }
       assert.equal(resultOf(await answer), result);
-      if (first.includes("chunked")) continue;
-      await client.send(encodeRequest({ token: "bad" }, { method: "GET" }));
-      await until("the connection goes on", () => tokens.waiting.length === 1);
-      tokens.release();
-      assert.equal(resultOf(await client.next()), 40102);
     }
-    assert.equal((await plants.get(3n))?.name, long);
+    assert.equal((await plants.get(2n))?.name.length, 300_000);
   });
 
   test("and its client leaves, nothing is stored", async (t) => {
@@ -185,18 +171,6 @@ describe("while a token is verified", () => {
       assert.equal(resultOf(await other.next()), 40101);
     }
     assert.equal(await plants.get(1n), undefined);
-  });
-
-  test("a server that stops waits for it", async (t) => {
-    const tokens = new WaitingVerifier();
-    const { client, server } = await connect(t, tokens);
-    await client.send(create("good", 1));
-    await until("it waits", () => tokens.waiting.length === 1);
-    const closed = server.close();
-    tokens.release();
-    const { status, headers } = await client.next();
-    assert.deepEqual([status, headers.get("connection")], [200, "close"]);
-    await closed;
   });
 
   test("and other code responds, nothing is stored", async (t) => {
