@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { postPlant } from "../support/post.ts";
+import { postPlant } from "../support/service.ts";
 import { TIMEOUT } from "../support/watch.ts";
 
 for (const isFrozen of [false, true]) {

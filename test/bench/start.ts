@@ -8,7 +8,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { createToken } from "../../src/index.ts";
-import { postPlant } from "../support/post.ts";
+import { postPlant } from "../support/service.ts";
 import { serve, withFolder } from "./programs.ts";
 import { formatSpread, note, printTable, readOptions } from "./report.ts";
 

@@ -6,18 +6,13 @@
  * `<both>`, `<expired>` and `<revoked>` are tokens.
  */
 import { BlockList } from "node:net";
+import type { RequestParts } from "../support/contract.ts";
 
 /** What the rows run on. `failing` is a service whose store and token check fail by the id and the token. */
 export type BackendName = "file" | "memory" | "mounted" | "executable" | "postgres" | "failing";
 
 /** A request; by default a create with a valid token. A request with another method sends no body. */
-export interface Ask {
-  readonly method?: string;
-  readonly target?: string;
-  readonly version?: string;
-  /** Replaces or adds a header; an array gives one line each, `undefined` leaves it out. */
-  readonly headers?: Readonly<Record<string, string | readonly string[] | undefined>>;
-  readonly body?: string | Buffer;
+export interface Ask extends RequestParts {
   /** A body in chunks, followed by the last chunk. */
   readonly chunks?: readonly (string | Buffer)[];
   /** Sends the head alone; the next item may be the body. */

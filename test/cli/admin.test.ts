@@ -11,7 +11,7 @@ import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf } from "../support/messages.ts";
-import { postPlant } from "../support/post.ts";
+import { postPlant } from "../support/service.ts";
 import { logPath } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 

@@ -8,8 +8,8 @@ import { VERSION } from "../../src/cli/command.ts";
 import { startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
-import { postPlant } from "../support/post.ts";
 import { runToEnd } from "../support/run.ts";
+import { postPlant } from "../support/service.ts";
 import { installTools } from "./build.ts";
 
 const FERN = '{"id":9007199254740993,"name":"Fern"}';

@@ -16,9 +16,8 @@ import {
   resultOf,
 } from "../support/contract.ts";
 import { NO_READS } from "../support/plants.ts";
-import { postPlant } from "../support/post.ts";
 import { serve } from "../support/serve.ts";
-import { startService } from "../support/service.ts";
+import { postPlant, startService } from "../support/service.ts";
 import { until } from "../support/watch.ts";
 
 /** A plant in exactly this many bytes. */

@@ -12,30 +12,22 @@ export class Client {
   #taken = 0;
   #failure: Error | undefined;
   #notify: () => void = () => {};
-  readonly #deadline: NodeJS.Timeout;
 
   private constructor(socket: net.Socket) {
     this.#socket = socket;
-    this.#deadline = setTimeout(() => {
-      socket.destroy(new Error(`the exchange did not end within ${HANG_MS} ms`));
-    }, HANG_MS);
+    socket.setTimeout(HANG_MS, () => socket.destroy(new Error(`silent for ${HANG_MS} ms`)));
     socket.on("data", (chunk: Buffer) => {
       this.#received = Buffer.concat([this.#received, chunk]);
       this.#notify();
     });
-    socket.on("end", () => this.#notify());
     socket.on("error", (error) => {
       this.#failure = error;
     });
-    socket.on("close", () => {
-      clearTimeout(this.#deadline);
-      this.#notify();
-    });
+    for (const event of ["end", "close"]) socket.on(event, () => this.#notify());
   }
 
-  /** @param allowHalfOpen whether it may still send after the server has closed its side. */
-  static async connect(port: number, allowHalfOpen = false): Promise<Client> {
-    const socket = net.connect({ port, host: "127.0.0.1", noDelay: true, allowHalfOpen });
+  static async connect(port: number): Promise<Client> {
+    const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
     await once(socket, "connect");
     return new Client(socket);
   }
@@ -71,7 +63,6 @@ export class Client {
 
   /** Sends the parts, each in a packet of its own. Stops when the connection is gone. */
   async send(...parts: readonly (string | Buffer)[]): Promise<void> {
-    this.#deadline.refresh();
     for (const part of parts) {
       if (this.#socket.destroyed) return;
       // A turn of the event loop lets the server, in this process, read the packet alone.
@@ -81,26 +72,15 @@ export class Client {
 
   /** The next answer, interim ones (1xx) included. @param isHead whether it is to HEAD. */
   async next(isHead = false): Promise<RawAnswer> {
-    for (;;) {
-      const next = parseAnswer(this.#received, this.#taken, isHead);
-      if (next !== undefined) {
-        this.#taken = next.end;
-        return next.answer;
-      }
-      if (this.isClosed) {
-        throw this.#failure ?? new Error(`the server closed after ${JSON.stringify(this.text)}`);
-      }
-      await this.#change();
-    }
+    const find = () => parseAnswer(this.#received, this.#taken, isHead);
+    const { answer, end } = await this.#wait(find);
+    this.#taken = end;
+    return answer;
   }
 
   /** The status line and headers of the first answer, even if its body has not arrived. */
-  async head(): Promise<string> {
-    while (!this.text.includes("\r\n\r\n")) {
-      if (this.isClosed) throw this.#failure ?? new Error("the server closed without an answer");
-      await this.#change();
-    }
-    return this.text.slice(0, this.text.indexOf("\r\n\r\n"));
+  head(): Promise<string> {
+    return this.#wait(() => /^.*?(?=\r\n\r\n)/s.exec(this.text)?.[0]);
   }
 
   /** Waits for the server to close, and returns the remaining answers. A reset is a failure. */
@@ -124,6 +104,15 @@ export class Client {
     this.#socket.resetAndDestroy();
   }
 
+  async #wait<T>(find: () => T | undefined): Promise<T> {
+    for (;;) {
+      const found = find();
+      if (found !== undefined) return found;
+      if (this.isClosed) throw this.#failure ?? new Error(`the server closed after "${this.text}"`);
+      await this.#change();
+    }
+  }
+
   #change(): Promise<void> {
     return new Promise((resolve) => {
       this.#notify = resolve;
@@ -132,15 +121,11 @@ export class Client {
 }
 
 /** Sends bytes on a connection of their own, and reads so many answers, or all until the server closes. */
-export async function sendRaw(
-  port: number,
-  bytes: string | Buffer,
-  count = Number.POSITIVE_INFINITY,
-): Promise<RawAnswer[]> {
+export async function sendRaw(port: number, bytes: string | Buffer, count?: number) {
   const client = await Client.connect(port);
   try {
     await client.send(bytes);
-    if (count === Number.POSITIVE_INFINITY) return await client.rest();
+    if (count === undefined) return await client.rest();
     const answers: RawAnswer[] = [];
     while (answers.length < count) answers.push(await client.next());
     return answers;

@@ -1,5 +1,4 @@
 /** The responses in the bytes that a server sent. */
-
 export interface RawAnswer {
   readonly status: number;
   /** Names in lower case; the values of a repeated one are joined by ", ". */
@@ -7,14 +6,10 @@ export interface RawAnswer {
   readonly text: string;
 }
 
-/** The complete answers in the received text, from a byte on, with interim ones (1xx). */
+/** The complete answers from a byte on, with interim ones (1xx). */
 export function parseAnswers(received: Buffer, from = 0): RawAnswer[] {
-  const answers: RawAnswer[] = [];
-  for (let next = parseAnswer(received, from); next !== undefined; ) {
-    answers.push(next.answer);
-    next = parseAnswer(received, next.end);
-  }
-  return answers;
+  const next = parseAnswer(received, from);
+  return next === undefined ? [] : [next.answer, ...parseAnswers(received, next.end)];
 }
 
 /** The answer that begins at a byte, and where it ends; `undefined` while it is not complete. One to HEAD has no body. */
@@ -25,25 +20,23 @@ export function parseAnswer(
 ): { readonly answer: RawAnswer; readonly end: number } | undefined {
   const headEnd = received.indexOf("\r\n\r\n", from);
   if (headEnd < 0) return undefined;
-  const [statusLine = "", ...headerLines] = received
-    .toString("latin1", from, headEnd)
-    .split("\r\n");
+  const [first = "", ...lines] = received.toString("latin1", from, headEnd).split("\r\n");
+  const status = Number(first.split(" ")[1]);
   const headers = new Map<string, string>();
-  for (const line of headerLines) {
-    const colon = line.indexOf(":");
-    const name = line.slice(0, colon).toLowerCase();
-    const value = line.slice(colon + 1).trim();
-    headers.set(name, headers.has(name) ? `${headers.get(name)}, ${value}` : value);
+  for (const line of lines) {
+    const [, name = "", value = ""] = /^([^:]*):\s*(.*?)\s*$/.exec(line) ?? [];
+    const before = headers.get(name.toLowerCase());
+    headers.set(name.toLowerCase(), before === undefined ? value : `${before}, ${value}`);
   }
-  const bodyStart = headEnd + 4;
-  const status = Number(statusLine.split(" ")[1]);
-  if (headers.has("transfer-encoding") && !isHead) {
-    const body = parseChunks(received, bodyStart);
+  const start = headEnd + 4;
+  if (isHead) return { answer: { status, headers, text: "" }, end: start };
+  if (headers.has("transfer-encoding")) {
+    const body = parseChunks(received, start);
     return body && { answer: { status, headers, text: body.text }, end: body.end };
   }
-  const end = isHead ? bodyStart : bodyStart + Number(headers.get("content-length") ?? 0);
+  const end = start + Number(headers.get("content-length") ?? 0);
   if (received.length < end) return undefined;
-  return { answer: { status, headers, text: received.toString("utf8", bodyStart, end) }, end };
+  return { answer: { status, headers, text: received.toString("utf8", start, end) }, end };
 }
 
 /** A body in chunks; `undefined` while its last chunk is missing. */

@@ -2,32 +2,12 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import {
-  createToken,
-  type NewPlant,
-  PlantServer,
-  PlantStore,
-  type PlantStoreOptions,
-  type ServerOptions,
-  TokenRegistry,
-} from "../../src/index.ts";
+import type { NewPlant, PlantStoreOptions, ServerOptions } from "../../src/index.ts";
+import { createToken, PlantServer, PlantStore, TokenRegistry } from "../../src/index.ts";
 import { atEnd, makeFolder } from "./folders.ts";
 import { makeLatch } from "./watch.ts";
 
-export interface Service {
-  readonly folder: string;
-  readonly url: string;
-  readonly port: number;
-  /** A live token with both scopes. */
-  readonly token: string;
-  readonly store: PlantStore;
-  readonly tokens: TokenRegistry;
-  readonly server: PlantServer;
-  /** The lines of the log on disk. */
-  logLines(): string[];
-  /** Sends a create with the valid token and an `application/json` body. */
-  post(body: string | Uint8Array): Promise<Answer>;
-}
+export type Service = Awaited<ReturnType<typeof startService>>;
 
 export interface Answer {
   readonly status: number;
@@ -42,37 +22,36 @@ export type ServiceOptions = Partial<ServerOptions> &
     readonly prepare?: (folder: string) => Promise<void>;
   };
 
-/** Starts the service, and stops it when the test ends. */
+/** Starts the service, with a live token that has both scopes, and stops it when the test ends. */
 export async function startService(
   t: TestContext,
   { prepare, queueBytesMax, ...options }: ServiceOptions = {},
-): Promise<Service> {
+) {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "test", scopes: ["read", "write"] });
   await prepare?.(folder);
   const store = await PlantStore.open(folder, { queueBytesMax });
+  atEnd(t, () => store.close());
   const tokens = await TokenRegistry.open(folder);
+  atEnd(t, () => tokens.close());
   const server = await PlantServer.start({ port: 0, ...options, plants: store, tokens });
-  atEnd(t, async () => {
-    await server.close(0);
-    tokens.close();
-    await store.close();
-  });
+  atEnd(t, () => server.close(0));
+  const { url } = server;
+  /** The lines of the log on disk. */
+  const logLines = () =>
+    readFileSync(join(folder, "plants.jsonl"), "utf8").split("\n").slice(0, -1);
+  /** Sends a create with the token. */
+  const post = (body: string | Uint8Array) => postPlant(url, token, body);
   return {
     folder,
-    url: server.url,
-    port: Number(new URL(server.url).port),
+    url,
+    port: Number(new URL(url).port),
     token,
     store,
     tokens,
     server,
-    logLines: () => readFileSync(join(folder, "plants.jsonl"), "utf8").split("\n").slice(0, -1),
-    post: (body) =>
-      send(`${server.url}/plants`, {
-        method: "POST",
-        headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
-        body,
-      }),
+    logLines,
+    post,
   };
 }
 
@@ -82,27 +61,27 @@ export async function send(url: string, init: RequestInit): Promise<Answer> {
   return { status: response.status, headers: response.headers, text: await response.text() };
 }
 
+/** A create, also to a server in a process of its own. */
+export function postPlant(url: string, token: string, body: string | Uint8Array): Promise<Answer> {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  return send(`${url}/plants`, { method: "POST", headers, body });
+}
+
 /** The `error` number of an answer, after checking that its body is exactly an Error. */
 export function errorNumber({ text }: Pick<Answer, "text">): number {
-  const body = JSON.parse(text);
-  const members = Object.keys(body).join();
-  if (members !== "error,message" || !Number.isInteger(body.error)) {
-    throw new Error(`expected an Error body, got ${text}`);
-  }
-  if (typeof body.message !== "string") throw new Error(`expected a message, got ${text}`);
-  return body.error;
+  const { error, message, ...others } = JSON.parse(text);
+  const isError = Number.isInteger(error) && typeof message === "string";
+  if (isError && Object.keys(others).length === 0) return error;
+  throw new Error(`expected an Error body, got ${text}`);
 }
 
 /** Has the creates of a service wait until they are released. */
-export function holdCreates(
-  t: TestContext,
-  { store }: Pick<Service, "store">,
-): { readonly release: () => void; readonly count: () => number } {
+export function holdCreates(t: TestContext, { store }: Pick<Service, "store">) {
   const create = store.create.bind(store);
   const { released, release } = makeLatch();
-  const held = t.mock.method(store, "create", async (plant: NewPlant) => {
+  const { mock } = t.mock.method(store, "create", async (plant: NewPlant) => {
     await released;
     return create(plant);
   });
-  return { release, count: () => held.mock.callCount() };
+  return { release, count: () => mock.callCount() };
 }
