@@ -72,7 +72,11 @@ export class Connections {
       if (raw !== undefined) this.#remove(raw);
       this.#add(socket);
     });
-    server.on("keylog", (line: Buffer, socket: Socket) => this.#countKeys(line, socket));
+    server.on("keylog", (line: Buffer, socket: Socket) => {
+      const connection = this.#all.get(socket); // none during the handshake
+      if (connection === undefined || !line.includes("CLIENT_TRAFFIC_SECRET_")) return;
+      if (++connection.keyUpdates >= KEY_UPDATES_MAX) socket.destroy();
+    });
     server.on("request", this.#handle);
     server.on("checkExpectation", this.#handle); // else Node responds 417 without a body
     server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
@@ -112,12 +116,6 @@ export class Connections {
       `Closed a connection, because there is room for ${this.#max} (connectionsMax): an old one of the client ` +
         "with the most; find out who opens so many, or permit more open files and memory",
     );
-  }
-
-  #countKeys(line: Buffer, socket: Socket): void {
-    const connection = this.#all.get(socket); // none during the handshake
-    if (connection === undefined || !line.includes("CLIENT_TRAFFIC_SECRET_")) return;
-    if (++connection.keyUpdates >= KEY_UPDATES_MAX) socket.destroy();
   }
 
   readonly #handle = (req: IncomingMessage, res: ServerResponse, sendContinue?: () => void) => {
@@ -184,7 +182,6 @@ export class Connections {
     } else if (last?.req.complete === false) socket.destroy();
     else {
       const req = new IncomingMessage(socket); // these bytes never became one
-      req.headers.origin = this.#listener.onlyOrigin;
       const res = new ServerResponse(req);
       this.#listener.refuse(this.#begin(connection, req, res), error);
       if (connection.unanswered === 1) res.assignSocket(socket);

@@ -153,13 +153,6 @@ export class Exchange {
     ignoreFollowing(this.req);
   }
 
-  /** Sends the head of a response without a length, unless there is one; the caller sends the body and publishes. */
-  startStream(contentType: string): boolean {
-    if (this.isResponded) return false;
-    this.res.writeHead(200, this.#headersFor(contentType));
-    return true;
-  }
-
   /** Sends the response, unless there is one. */
   respond({ status, body, headers = [], error }: Reply): void {
     if (this.isResponded) return;
@@ -170,7 +163,7 @@ export class Exchange {
     else if (isUnread) req.resume(); // a short rest, perhaps of a body that was paused
     const isWide = typeof body === "string" && NOT_ASCII.test(body);
     const length = isWide ? Buffer.byteLength(body) : body.length;
-    const all = this.#headersFor(length > 0 ? "application/json" : undefined);
+    const all = this.headersFor(length > 0 ? "application/json" : undefined);
     if (length > 0) all.push("Content-Length", `${length}`);
     for (const text of headers) all.push(text);
     res.writeHead(status, all);
@@ -216,7 +209,8 @@ export class Exchange {
     } satisfies RequestMessage);
   }
 
-  #headersFor(contentType: string | undefined): string[] {
+  /** Headers of each response, names and values in turn. */
+  headersFor(contentType: string | undefined): string[] {
     const all = ["Cache-Control", "no-store", "X-Request-Id", this.requestId];
     if (contentType === undefined) return all;
     all.push("X-Content-Type-Options", "nosniff", "Content-Type", contentType);

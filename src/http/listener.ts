@@ -87,8 +87,6 @@ export class Listener {
   readonly tokens: TokenVerifier;
   readonly budget: Budget;
   readonly trusted: TrustedProxies | undefined;
-  /** The origin of the pages that may read a response, if that is the same for all requests. */
-  readonly onlyOrigin: string | undefined;
   readonly #plants: PlantService;
   readonly #reads: Reads;
   readonly #bodyBytesMax: number;
@@ -106,7 +104,6 @@ export class Listener {
     this.#bodyBytesMax = options.bodyBytesMax ?? NUMBER_OPTIONS.bodyBytesMax.default;
     this.#plantsPath = `${checkBasePath(options.basePath ?? "")}/plants`;
     this.#origins = checkOrigins(options.corsOrigins ?? []);
-    this.onlyOrigin = this.#origins.size === 1 ? [...this.#origins][0] : undefined;
     this.trusted = options.trustedProxies;
   }
 

@@ -110,7 +110,8 @@ async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
   const { req, res, requestId } = exchange;
   try {
     let next = await slices.next();
-    if (!exchange.startStream(NDJSON)) return;
+    if (exchange.isResponded) return;
+    res.writeHead(200, exchange.headersFor(NDJSON));
     while (next.done !== true && req.method !== "HEAD" && !exchange.isOver) {
       exchange.hold(COPIES * next.value.length);
       if (!res.write(next.value)) await drained(exchange);
@@ -161,12 +162,14 @@ async function sendPage(exchange: Exchange, slices: Slices, limit: number): Prom
   exchange.respond({ status: 200, body: `[${text.replaceAll("\n", ",")}]`, headers });
 }
 
+const LIMIT = /^[1-9][0-9]{0,3}$/;
+
 /** @throws PlantStoreError `invalid_query`. */
 function parseListQuery(target: string) {
   const query = new URLSearchParams(/\?(.*)/s.exec(target)?.[1]);
   const [limit, after] = [query.get("limit"), query.get("after")];
   const parsed = {
-    limit: limit === null ? undefined : parseLimit(limit),
+    limit: LIMIT.test(limit ?? "") && Number(limit) <= LIMIT_MAX ? Number(limit) : undefined,
     after: after === null ? undefined : parseCanonicalInt64(after),
   };
   const valid = Object.values(parsed).filter((value) => value !== undefined);
@@ -176,9 +179,4 @@ function parseListQuery(target: string) {
     "invalid_query",
     `query: expected ${expected}, got ${quote(`${query}`)}`,
   );
-}
-
-function parseLimit(text: string): number | undefined {
-  const limit = Number(text);
-  return /^[1-9][0-9]{0,3}$/.test(text) && limit <= LIMIT_MAX ? limit : undefined;
 }

@@ -69,7 +69,10 @@ export class PlantServer {
     const { tls, host = DEFAULT_HOST, port = NUMBER_OPTIONS.port.default } = options;
     const { connectionsMax = defaultConnectionsMax(tls !== undefined) } = options;
     const { keepAliveTimeoutMs = NUMBER_OPTIONS.keepAliveTimeoutMs.default } = options;
-    const settings = settingsOf(options);
+    const { requestTimeoutMs = NUMBER_OPTIONS.requestTimeoutMs.default } = options;
+    const headersTimeout = Math.min(HEADER_MS_MAX, requestTimeoutMs);
+    const timeouts = { headersTimeout, requestTimeout: requestTimeoutMs };
+    const settings = { ...SETTINGS, ...timeouts, handshakeTimeout: headersTimeout };
     const server = tls
       ? https.createServer({ ...settings, ...secureContextOf(tls) })
       : http.createServer(settings);
@@ -133,28 +136,18 @@ const DRAIN_GRACE_MS = 100;
  */
 const BACKLOG = 4096;
 
-/** Request line and headers together. */
-const HEADER_BYTES_MAX = 16 * 1024;
 const HEADER_MS_MAX = 10_000;
 
-function settingsOf({
-  requestTimeoutMs = NUMBER_OPTIONS.requestTimeoutMs.default,
-}: ServerOptions): https.ServerOptions {
-  const headersTimeout = Math.min(HEADER_MS_MAX, requestTimeoutMs);
-  return {
-    maxHeaderSize: HEADER_BYTES_MAX,
-    headersTimeout,
-    handshakeTimeout: headersTimeout,
-    requestTimeout: requestTimeoutMs,
-    connectionsCheckingInterval: SWEEP_MS,
-    // http/connections closes idle connections: a timer of Node's for each request takes 15 % of a create.
-    keepAliveTimeout: 0,
-    noDelay: true, // the default without TLS
-    insecureHTTPParser: false, // NODE_OPTIONS could let one request be read as two
-    requireHostHeader: false, // Node's own refusal has no body
-    joinDuplicateHeaders: true,
-  };
-}
+const SETTINGS: https.ServerOptions = {
+  maxHeaderSize: 16 * 1024, // request line and headers together
+  connectionsCheckingInterval: SWEEP_MS,
+  // http/connections closes idle connections: a timer of Node's for each request takes 15 % of a create.
+  keepAliveTimeout: 0,
+  noDelay: true, // the default without TLS
+  insecureHTTPParser: false, // NODE_OPTIONS could let one request be read as two
+  requireHostHeader: false, // Node's own refusal has no body
+  joinDuplicateHeaders: true,
+};
 
 /** Memory of a connection at worst (measured); with TLS during its handshake. */
 const CONNECTION_BYTES = { plain: 48 * 1024, tls: 250 * 1024 };

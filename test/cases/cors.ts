@@ -110,15 +110,6 @@ function responses(
   }));
 }
 
-/** Bytes that are no request, with what they get. */
-const UNREAD: readonly [gets: number, send: Ask | string][] = [
-  [43101, { headers: { X: "x".repeat(20_000) } }],
-  [40001, { headers: { "Content-Length": "x" } }],
-  [40001, "x\r\n\r\n"],
-];
-
-const ONLY_ORIGINS = { app: marks(APP), open: marks("*"), apps: NO_MARKS };
-
 export const CORS: readonly Case[] = [
   ...["/plants", "/plants?limit=1", "/plants/7", "/", "http://localhost/nowhere?x"].flatMap(
     (target) => [APP, OTHER].map((origin) => allowed("apps", origin, preflight(origin, target))),
@@ -192,15 +183,6 @@ export const CORS: readonly Case[] = [
     ),
   ),
   ...skipped(EMBEDDER.parses, [
-    ...UNREAD.flatMap(([gets, send]) =>
-      (["app", "open", "apps"] as const).map((on) =>
-        bad(`bytes that are no request name the origin if there is but one: ${on}`, gets, send, {
-          on,
-          closes: true,
-          headers: ONLY_ORIGINS[on],
-        }),
-      ),
-    ),
     bad(
       "the origin of a refused body is that of its head, whatever the body contains",
       40001,
