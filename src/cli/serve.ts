@@ -154,6 +154,7 @@ async function printFirstToken({ tokens, tokenTable }: Store, url: string): Prom
   const curl = `  curl -w '\\n' ${quoted} -H 'Authorization: Bearer ${token}'`;
   const create = `${curl} -H 'Content-Type: application/json' -d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'`;
   const title = "created a token, shown only now; create a plant with it, and list all plants:";
-  void printLines(process.stdout.isTTY ? [title, "", create, "", curl, ""] : [token]);
-  await tokens.refresh(); // from now on this server accepts it
+  const lines = process.stdout.isTTY ? [title, "", create, "", curl, ""] : [token];
+  // From then on this server accepts it. It is printed in any case: nobody else has it.
+  await tokens.refresh().finally(() => void printLines(lines));
 }

@@ -8,25 +8,19 @@ import { isDatabase, type Store, type StoreChoice } from "./store.ts";
 /** How often the disk is polled. */
 const DISK_POLL_MS = 10_000;
 
-/** What is shown, and what `serve` changes of it. */
-export type ServeStatus = Status & { ending: "draining" | "failed" | undefined };
-
-/** @returns a status whose disk is known, and polled from now on; no timer keeps the process alive. */
-export async function followStatus(
-  choice: StoreChoice,
-  store: Store,
-  url: string,
-): Promise<ServeStatus> {
+/** Resolves once the disk is known; it is polled from now on, by a timer that keeps no process alive. */
+export async function followStatus(choice: StoreChoice, store: Store, url: string) {
   const folder = isDatabase(choice) ? undefined : path.resolve(choice.data);
   const status = {
     version: VERSION,
     folder,
     url,
     disk: undefined as Status["disk"],
-    ending: undefined as ServeStatus["ending"],
+    /** Set by `serve`, which knows that it ends. */
+    ending: undefined as "draining" | "failed" | undefined,
     state: () => status.ending ?? store.state(),
     store: () => store.plants.status(),
-    database: () => store.database?.(),
+    database: () => store.database(),
     tokens: () => store.tokens.list(),
   };
   // One poll at a time: each holds a thread of the pool, and a dying disk may not respond.

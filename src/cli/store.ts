@@ -1,16 +1,8 @@
 /** Where plants and tokens are: in a data directory, or in the database that `--database` names. */
 import fs from "node:fs";
 import path from "node:path";
-import type { ServiceState } from "../admin/status.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { NUMBER_OPTIONS } from "../core/options.ts";
-import type {
-  DatabaseStatus,
-  PlantService,
-  StoreStatus,
-  TokenStatus,
-  TokenVerifier,
-} from "../core/services.ts";
 import {
   createToken,
   importTokens,
@@ -50,18 +42,8 @@ export type StoreChoice = OptionValues<typeof STORE>;
 /** The tokens of a store, for commands. */
 export type TokenTable = Pick<PostgresStore["tokenTable"], "create" | "revoke" | "list" | "import">;
 
-/** An open store; `close` finishes the creates in flight. */
-export interface Store {
-  readonly plants: PlantService & { status(): StoreStatus };
-  readonly tokens: TokenVerifier & { list(): readonly TokenStatus[]; refresh(): Promise<void> };
-  readonly tokenTable: TokenTable;
-  /** Resolves with the reason if the store fails for good. */
-  readonly failed: Promise<Error>;
-  /** Whether requests can be carried out. */
-  state(): ServiceState;
-  database?(): DatabaseStatus;
-  close(): Promise<void>;
-}
+/** An open store. `failed` resolves with the reason if it fails for good; `close` finishes the creates in flight. */
+export type Store = Awaited<ReturnType<typeof openStore>>;
 
 /** Whether the options name a database. */
 export function isDatabase({ database, databaseFile }: StoreChoice): boolean {
@@ -79,20 +61,21 @@ export async function openStore(
   choice: StoreChoice,
   command: string,
   details: DatabaseDetails = {},
-): Promise<Store> {
+) {
   if (!isDatabase(choice)) return openFolder(ownFolder(choice.data), command);
   const store = await openDatabase(choice, details);
   const { databaseDeadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default } = details;
+  // Ready until a deadline: a failover must not take every server out of a load balancer.
+  const isAway = () => store.tokens.leaseAgeMs >= databaseDeadlineMs;
   return {
     ...store,
-    failed: new Promise(() => {}), // never: the store waits for a database that is away
-    // Ready until a deadline: a failover must not take every server out of a load balancer.
-    state: () => (store.tokens.leaseAgeMs < databaseDeadlineMs ? "ready" : "database-away"),
+    failed: new Promise<Error>(() => {}), // never: the store waits for a database that is away
+    state: () => (isAway() ? "database-away" : "ready"),
     database: () => store.state(),
   };
 }
 
-async function openFolder(data: string, command: string): Promise<Store> {
+async function openFolder(data: string, command: string) {
   const plants = await withProgress("reading the log", (onProgress) =>
     PlantStore.open(data, { command, onProgress }),
   );
@@ -106,7 +89,8 @@ async function openFolder(data: string, command: string): Promise<Store> {
     tokenTable: folderTokens(data),
     failed: plants.failed,
     state: () => (tokens.isReadable ? "ready" : "tokens-unreadable"),
-    close: async () => {
+    database: () => undefined,
+    async close() {
       tokens.close();
       await plants.close();
     },

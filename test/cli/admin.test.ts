@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { readFileSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import http from "node:http";
 import net, { type AddressInfo } from "node:net";
 import { test } from "node:test";
@@ -14,11 +14,6 @@ import { logLinesOf } from "../support/messages.ts";
 import { postPlant } from "../support/service.ts";
 import { logPath } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
-
-test("npm start has the admin listener where the documentation says", () => {
-  const manifest = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
-  assert.match(JSON.parse(manifest).scripts.start, / serve .*--admin 127\.0\.0\.1:9180( |$)/);
-});
 
 const PORT_0 = ["--admin", "127.0.0.1:0"];
 

@@ -119,7 +119,6 @@ testRows("import", [
     status: 1,
     stderr: 'plant-store: Cannot read "NEW": no such file or directory (ENOENT)\n',
   },
-  { args: "import DATA", log: "", status: 2, stderr: /the folder "DATA"; .*plants\.jsonl/ },
 ]);
 
 const noFolder =

@@ -28,18 +28,6 @@ export interface Row {
   readonly after?: string;
 }
 
-/** Makes the data directory of a row. */
-export async function prepare(t: TestContext, row: Partial<Row>): Promise<string> {
-  const folder = makeFolder(t);
-  if (row.log !== undefined) {
-    writeLog(folder, row.log);
-    await (await PlantStore.open(folder)).close();
-    writeLog(folder, row.edited ?? row.log);
-  }
-  if (row.tokens !== undefined) writeFileSync(join(folder, "tokens.jsonl"), row.tokens);
-  return folder;
-}
-
 /** What would control a terminal, or make a line look like another one. */
 export const CONTROLS = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029\ufeff]/u;
 
@@ -54,31 +42,38 @@ export function testRows(title: string, rows: readonly Row[]): void {
     for (const row of rows) {
       const files = row.edited === undefined && row.tokens === undefined ? "" : " (edited)";
       const input = row.stdin === undefined ? "" : ` < ${JSON.stringify(row.stdin).slice(0, 40)}`;
-      test(`plant-store ${row.args}${input}${files} ends with ${row.status}`, async (t) => {
-        const [data, other] = [await prepare(t, row), makeFolder(t)];
-        const [free, file] = [join(other, "new"), join(other, "file")];
-        writeFileSync(file, row.stdin ?? "");
-        const before = snapshot(data);
-        const places: readonly [RegExp, string][] = [
-          [/\bDATA\b/, data],
-          [/\bNEW\b/, free],
-          [/\bFILE\b/, file],
-        ];
-        const args = row.args.split(" ").map((word) => {
-          return places.reduce((text, [name, place]) => text.replace(name, place), word);
-        });
-        const env = { PLANT_STORE_DATA: data, PLANT_STORE_PORT: "0", ...row.env };
-        const end = await runCli(args.filter(Boolean), { env, stdin: row.stdin ?? "", cwd: other });
-        const shown = (text: string) =>
-          text.replaceAll(data, "DATA").replaceAll(free, "NEW").replaceAll(file, "FILE");
-        assert.equal(end.status, row.status, end.stderr);
-        compare(shown(end.stdout), row.stdout);
-        compare(shown(end.stderr), row.stderr);
-        assert.doesNotMatch(end.stderr, CONTROLS);
-        if (row.status !== 0) assert.equal(existsSync(free), false);
-        if (row.after !== undefined) assert.equal(readLog(data), row.after);
-        else if (row.status !== 0) assert.deepEqual(snapshot(data), before);
-      });
+      test(`plant-store ${row.args}${input}${files} ends with ${row.status}`, (t) => run(t, row));
     }
   });
+}
+
+async function run(t: TestContext, row: Row): Promise<void> {
+  const { log, edited = log, tokens, stdin = "", status, after } = row;
+  const [DATA, other] = [makeFolder(t), makeFolder(t)];
+  if (log !== undefined && edited !== undefined) {
+    writeLog(DATA, log);
+    await (await PlantStore.open(DATA)).close();
+    writeLog(DATA, edited);
+  }
+  if (tokens !== undefined) writeFileSync(join(DATA, "tokens.jsonl"), tokens);
+  const places = Object.entries({ DATA, NEW: join(other, "new"), FILE: join(other, "file") });
+  writeFileSync(join(other, "file"), stdin);
+  const before = snapshot(DATA);
+  const args = row.args.split(" ").map((word) => {
+    return places.reduce(
+      (text, [name, place]) => text.replace(RegExp(`\\b${name}\\b`), place),
+      word,
+    );
+  });
+  const env = { PLANT_STORE_DATA: DATA, PLANT_STORE_PORT: "0", ...row.env };
+  const end = await runCli(args.filter(Boolean), { env, stdin, cwd: other });
+  const shown = (text: string) =>
+    places.reduce((shortened, [name, place]) => shortened.replaceAll(place, name), text);
+  assert.equal(end.status, status, end.stderr);
+  compare(shown(end.stdout), row.stdout);
+  compare(shown(end.stderr), row.stderr);
+  assert.doesNotMatch(end.stderr, CONTROLS);
+  if (status !== 0) assert.equal(existsSync(join(other, "new")), false);
+  if (after !== undefined) assert.equal(readLog(DATA), after);
+  else if (status !== 0) assert.deepEqual(snapshot(DATA), before);
 }
