@@ -12,6 +12,8 @@ interface CliOptions {
   readonly stdin?: string;
   /** An executable; default: Node runs the bundle of the sources. */
   readonly program?: string | undefined;
+  /** The words of another program that it runs under (strace). */
+  readonly wrapper?: readonly string[];
 }
 
 /** Runs a command to its end. */
@@ -36,53 +38,44 @@ export interface RunningServer {
   stop(signal?: NodeJS.Signals): Promise<Finished>;
 }
 
-/**
- * Starts `plant-store serve` on a free port and waits until it is ready. The
- * end of the test kills it. `wrapper` runs it under another program (strace).
- */
+/** Starts `plant-store serve` on a free port and waits until it is ready. The end of the test kills it. */
 export async function startServer(
   t: TestContext,
   args: readonly string[],
-  options: CliOptions & { readonly wrapper?: readonly string[] } = {},
+  options: CliOptions = {},
 ): Promise<RunningServer> {
-  const child = spawnCli(["serve", "--port", "0", ...args], options, options.wrapper);
+  const child = spawnCli(["serve", "--port", "0", ...args], options);
   atEnd(t, () => child.kill("SIGKILL"));
-  const finished = finish(child);
-  let stdout = "";
-  let stderr = "";
-  child.stdout?.on("data", (text: string) => {
-    stdout += text;
-  });
+  const ended = finish(child);
+  const texts = { stdout: "", stderr: "" };
   const url = await new Promise<string>((resolve, reject) => {
-    child.stderr?.on("data", (text: string) => {
-      stderr += text;
-      const ready = readyUrl(stderr);
-      if (ready !== undefined) resolve(ready);
-    });
-    finished.then(
-      (end) => reject(new Error(`the server ended before it was ready: ${end.stderr}`)),
-      reject,
-    );
+    for (const name of ["stdout", "stderr"] as const) {
+      child[name]?.on("data", (text: string) => {
+        texts[name] += text;
+        const ready = readyUrl(texts.stderr);
+        if (ready !== undefined) resolve(ready);
+      });
+    }
+    const fail = ({ stderr }: Finished) =>
+      reject(new Error(`it ended before it served: ${stderr}`));
+    ended.then(fail, reject);
   });
   return {
     process: child,
     url,
     port: Number(new URL(url).port),
-    stdout: () => stdout,
-    stderr: () => stderr,
-    ended: finished,
+    stdout: () => texts.stdout,
+    stderr: () => texts.stderr,
+    ended,
     stop: (signal = "SIGTERM") => {
       child.kill(signal);
-      return finished;
+      return ended;
     },
   };
 }
 
-function spawnCli(
-  args: readonly string[],
-  { env = {}, cwd, program: executable }: CliOptions,
-  wrapper: readonly string[] = [],
-): ChildProcess {
+function spawnCli(args: readonly string[], options: CliOptions): ChildProcess {
+  const { env = {}, cwd, program: executable, wrapper = [] } = options;
   const started = executable === undefined ? [process.execPath, PROGRAM] : [executable];
   const [program = "", ...rest] = [...wrapper, ...started, ...args];
   return spawn(program, rest, { env: { ...process.env, ...env }, cwd });

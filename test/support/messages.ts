@@ -1,15 +1,7 @@
 /** What a program wrote to standard error, line by line, in either format of its log. */
 
-/** One line of a server's log in JSON. */
-export interface LogLine {
-  readonly time: string;
-  readonly level: string;
-  readonly event: string;
-  readonly [member: string]: unknown;
-}
-
 /** The lines of a log in JSON; throws if a line is not JSON. */
-export function logLinesOf(stderr: string): LogLine[] {
+export function logLinesOf(stderr: string): (Record<string, unknown> & { time: string })[] {
   const lines = stderr.split("\n");
   if (lines.pop() !== "") throw new Error(`expected whole lines, got ${stderr}`);
   return lines.map((line) => JSON.parse(line));
@@ -17,14 +9,11 @@ export function logLinesOf(stderr: string): LogLine[] {
 
 /** The messages of warnings and failures in a log of JSON; every other line as it is. */
 export function messagesOf(stderr: string): string[] {
-  return stderr
-    .split("\n")
-    .filter((line) => line !== "")
-    .flatMap((line) => {
-      if (!line.startsWith("{")) return [line];
-      const { level, message } = JSON.parse(line);
-      return level === "info" ? [] : [String(message)];
-    });
+  const lines = stderr.split("\n").filter((line) => line !== "");
+  return lines.flatMap((line) => {
+    const { level, message } = line.startsWith("{") ? JSON.parse(line) : { message: line };
+    return level === "info" ? [] : [String(message)];
+  });
 }
 
 /** The URL of a server that is ready, by the line of its log in either format. */

@@ -1,15 +1,6 @@
 /** The package as a user gets it: packed from a copy of the clone, and installed in an empty folder. */
 import { execFile } from "node:child_process";
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import fs from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TestContext } from "node:test";
@@ -20,42 +11,27 @@ import { makeFolder } from "./folders.ts";
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Everything that goes into the package or is needed to build it. */
-const SOURCES = [
-  "package.json",
-  "README.md",
-  "CHANGELOG.md",
-  "SECURITY.md",
-  "docs",
-  "LICENSE",
-  "tsconfig.json",
-  "src",
-];
+const PAGES = ["README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "docs"];
+const SOURCES = ["package.json", "tsconfig.json", "src", ...PAGES];
 
 const run = promisify(execFile);
 
 /** One tarball for each test file, made by the first test that needs it, and removed when the process ends. */
 let packing: Promise<string> | undefined;
 
-/** The path of the tarball that `npm pack` makes. */
-function packLibrary(): Promise<string> {
-  packing ??= pack();
-  return packing;
-}
-
 async function pack(): Promise<string> {
-  const folder = mkdtempSync(path.join(tmpdir(), "plant-store-pack-"));
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  const folder = fs.mkdtempSync(path.join(tmpdir(), "plant-store-pack-"));
+  process.once("exit", () => fs.rmSync(folder, { recursive: true, force: true }));
   const clone = path.join(folder, "clone");
   fillClone(clone);
   await run("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: clone });
-  const tarball = readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "";
-  return path.join(folder, tarball);
+  return path.join(folder, fs.readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "");
 }
 
 /** Makes a copy of the clone, in which everything is installed. */
 export function fillClone(folder: string): void {
   copySources(folder, SOURCES);
-  symlinkSync(path.join(ROOT, "node_modules"), path.join(folder, "node_modules"));
+  linkPackages(folder, ROOT, ["."]);
 }
 
 /** A git repository with the current sources of the package, committed or not. */
@@ -71,19 +47,17 @@ export async function makeRepository(t: TestContext): Promise<string> {
 
 function copySources(folder: string, sources: readonly string[]): void {
   for (const source of sources) {
-    const target = path.join(folder, source);
-    mkdirSync(path.dirname(target), { recursive: true });
-    const isSource = (file: string) => path.basename(file) !== "node_modules";
-    cpSync(path.join(ROOT, source), target, { recursive: true, filter: isSource });
+    fs.cpSync(path.join(ROOT, source), path.join(folder, source), { recursive: true });
   }
 }
 
 /** A folder in which only the package is installed, and nothing from a registry. */
 export async function installLibrary(t: TestContext): Promise<string> {
   const folder = makeFolder(t);
-  const tarball = await packLibrary();
-  writeFileSync(path.join(folder, "package.json"), '{ "name": "somebody", "private": true }\n');
-  await run("npm", ["install", "--offline", "--no-audit", "--no-fund", tarball], { cwd: folder });
+  packing ??= pack();
+  const words = ["install", "--offline", "--no-audit", "--no-fund", await packing];
+  fs.writeFileSync(path.join(folder, "package.json"), '{ "name": "somebody", "private": true }\n');
+  await run("npm", words, { cwd: folder });
   return folder;
 }
 
@@ -91,13 +65,13 @@ export async function installLibrary(t: TestContext): Promise<string> {
 export function linkPackages(folder: string, from: string, names: readonly string[]): void {
   for (const name of names) {
     const link = path.join(folder, "node_modules", name);
-    mkdirSync(path.dirname(link), { recursive: true });
-    symlinkSync(path.join(from, "node_modules", name), link);
+    fs.mkdirSync(path.dirname(link), { recursive: true });
+    fs.symlinkSync(path.join(from, "node_modules", name), link);
   }
 }
 
 /** Why the tests with a package file of their own cannot run; `false` if they can. */
 export function whyNotInstalled(folder: string): string | false {
-  if (existsSync(path.join(ROOT, folder, "node_modules"))) return false;
+  if (fs.existsSync(path.join(ROOT, folder, "node_modules"))) return false;
   return `not installed: npm ci --prefix ${folder}`;
 }
