@@ -66,16 +66,6 @@ test("the client with the most connections loses its oldest", async (t) => {
   }
 });
 
-test("a client with few connections keeps them while strangers take all others", async (t) => {
-  const service = await startService(t, { connectionsMax: 4 });
-  const known = await connectKnown(t, service);
-  const strangers: Client[] = [];
-  for (let count = 0; count < 12; count++) strangers.push(await Client.connect(service.port));
-  for (const client of strangers.slice(0, 9)) await closed(client);
-  assertPlant(await ask(known, create(service)), { name: "x" });
-  for (const client of strangers) client.destroy();
-});
-
 describe("under TLS", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
   test("a silent handshake makes room, then a finished one without a good token", async (t) => {
     const tls = makeCertificate(t, "localhost");

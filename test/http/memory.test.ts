@@ -13,7 +13,6 @@ import {
   chunked,
   encodeRequest,
   holdRoom,
-  resultOf,
 } from "../support/contract.ts";
 import { NO_READS } from "../support/plants.ts";
 import { serve } from "../support/serve.ts";
@@ -35,28 +34,6 @@ test("creates that together pass pendingBytesMax get 50301 until there is room",
   assertError(await service.post(body), 50301);
   assertPlant(await finish(), { name: "held" });
   assertPlant(await service.post(body), { name: "x" });
-});
-
-test("while one token holds all that it gets, another one still creates", async (t) => {
-  const service = await startService(t, { pendingBytesMax: 400 * KIB });
-  const other = await createToken(service.folder, { name: "other" });
-  await service.tokens.refresh();
-  const clients: Client[] = [];
-  const refused: number[] = [];
-  // Each holds 38 KiB until it is responded.
-  for (let id = 1; id <= 12; id++) {
-    const client = await Client.connect(service.port);
-    await client.send(encodeRequest(service, { body: plantOf(10 * KIB) }).subarray(0, -1));
-    client.next().then(
-      (answer) => refused.push(resultOf(answer)),
-      () => {},
-    );
-    clients.push(client);
-  }
-  await until("more than half of the memory is refused", () => refused.length === 7);
-  assert.deepEqual(refused, Array(7).fill(50301));
-  assertPlant(await postPlant(service.url, other, '{"id":100,"name":"y"}'), { name: "y" });
-  for (const client of clients) client.destroy();
 });
 
 test("the response to a create holds memory until the client reads it or leaves", async (t) => {

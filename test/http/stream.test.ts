@@ -116,14 +116,6 @@ test("nothing is read ahead of a client that does not read its streams, and read
   await until("the reading has ended", () => source.open === 0);
 });
 
-test("HEAD of a stream has its headers, and reads one slice", async (t) => {
-  const source = new Long();
-  const { url } = await startWith(t, source.list);
-  const { status, headers } = await send(`${url}/plants`, { method: "HEAD", headers: STREAM });
-  assert.deepEqual([status, headers.get("content-type")], [200, STREAM.Accept]);
-  assert.deepEqual([source.given, source.open], [1, 0]);
-});
-
 test("one slice of one list is read at a time, and none for a client that has left", async (t) => {
   const source = new Held();
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");

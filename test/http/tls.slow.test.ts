@@ -11,12 +11,6 @@ import { parseAnswers } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 import { collectMessages, TIMEOUT } from "../support/watch.ts";
 
-/** So long that a test which waits for one of these limits fails by its own timeout. */
-const PATIENT = {
-  requestTimeoutMs: 600_000,
-  keepAliveTimeoutMs: 600_000,
-};
-
 interface SecureService extends Service {
   readonly certificate: Certificate;
   connect(ca?: Buffer): Promise<Client>;
@@ -122,25 +116,6 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     const socket = net.connect(service.port, "127.0.0.1").resume();
     t.after(() => socket.destroy());
     await once(socket, "close");
-  });
-
-  test("closes without waiting for idle, silent or half-open connections, or half a head", async (t) => {
-    const service = await startSecure(t, PATIENT);
-    const idle = await service.connect();
-    await idle.send(create(service, 1));
-    assert.equal((await idle.next()).status, 200);
-    const silent = await service.connect();
-    const half = await service.connect();
-    await half.send(create(service, 1).subarray(0, 40));
-    const shaking = net.connect(service.port, "127.0.0.1").resume();
-    await once(shaking, "connect");
-    // After an answer on a later connection the server has seen the other ones.
-    const last = await service.connect();
-    await last.send(create(service, 1));
-    await last.next();
-    await service.server.close(600_000);
-    for (const client of [idle, silent, half, last]) assert.deepEqual(await client.rest(), []);
-    if (!shaking.closed) await once(shaking, "close");
   });
 });
 

@@ -1,18 +1,11 @@
 /** When a token is verified, and verdicts that come late. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import {
-  createRequestListener,
-  PlantServer,
-  PlantStoreError,
-  type TokenVerifier,
-  type Verdict,
-} from "../../src/index.ts";
+import { PlantServer, PlantStoreError, type TokenVerifier, type Verdict } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { chunked, encodeRequest, resultOf } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { usedBytes } from "../support/memory.ts";
-import { serve } from "../support/serve.ts";
 import { openStore } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 
@@ -170,25 +163,6 @@ describe("while a token is verified", () => {
       await other.send(naked);
       assert.equal(resultOf(await other.next()), 40101);
     }
-    assert.equal(await plants.get(1n), undefined);
-  });
-
-  test("and other code responds, nothing is stored", async (t) => {
-    const tokens = new WaitingVerifier();
-    const plants = await openStore(t, makeFolder(t));
-    const listener = createRequestListener({ plants, tokens });
-    const { port, responses } = await serve(t, listener);
-    const client = await Client.connect(port);
-    t.after(() => client.destroy());
-    await client.send(create("good", 1));
-    await until("it waits", () => tokens.waiting.length === 1);
-    responses[0]?.writeHead(504, { "Content-Length": 0 }).end();
-    assert.equal((await client.next()).status, 504);
-    tokens.release();
-    await client.send(create("good", 2));
-    await until("it waits", () => tokens.waiting.length === 1);
-    tokens.release();
-    assert.equal(resultOf(await client.next()), 200);
     assert.equal(await plants.get(1n), undefined);
   });
 });
