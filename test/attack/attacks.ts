@@ -87,157 +87,120 @@ const unknown = Buffer.from("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 const metrics = Buffer.from("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
 const NDJSON = { Accept: "application/x-ndjson" };
 
-const READS: readonly Attack[] = [
-  {
-    name: "GET and HEAD of a plant of 1 MiB, and HEAD of pages of 1,000 plants",
-    by: "a read token",
-    connections: 12,
-    ahead: 10,
-    send: inTurn(
-      same(({ reader }) => read(reader, `/plants/${LONG_ID}`)),
+type More = Partial<Pick<Attack, "ahead" | "overTls" | "changesKeys">>;
+
+/** A row of the table. */
+function attack(
+  by: Attack["by"],
+  name: string,
+  connections: number,
+  responses: Attack["responses"],
+  send: Attack["send"],
+  more: More = {},
+): Attack {
+  return { by, name, connections, responses, send, ...more };
+}
+
+const READER = "a read token";
+const WRITER = "a write token";
+const NOBODY = "no token";
+const NOTHING = () => Buffer.alloc(0);
+const longRead = same(({ reader }) => read(reader, `/plants/${LONG_ID}`));
+const list = same(({ reader }) => read(reader, "/plants?limit=1000"));
+const stream = same(({ reader }) => read(reader, "/plants", NDJSON));
+
+export const ATTACKS: readonly Attack[] = [
+  attack(
+    READER,
+    "GET and HEAD of a plant of 1 MiB, and HEAD of pages of 1,000 plants",
+    12,
+    "read",
+    inTurn(
+      longRead,
       same(({ reader }) => read(reader, `/plants/${LONG_ID}`, {}, "HEAD")),
       same(({ reader }) => read(reader, "/plants?limit=1000", {}, "HEAD")),
     ),
-    responses: "read",
-  },
-  {
-    name: "reads of 1 MiB that nobody waits for",
-    by: "a read token",
-    connections: 16,
+    { ahead: 10 },
+  ),
+  attack(READER, "reads of 1 MiB that nobody waits for", 16, "not waited for", longRead, {
     ahead: 16,
-    send: same(({ reader }) => read(reader, `/plants/${LONG_ID}`)),
-    responses: "not waited for",
-  },
-  {
-    name: "140 streams that are read slowly",
-    by: "a read token",
-    connections: 140,
-    send: same(({ reader }) => read(reader, "/plants", NDJSON)),
-    responses: "read slowly",
-  },
-  {
-    name: "GET of 1 MiB, responses never read",
-    by: "a read token",
-    connections: 300,
-    ahead: 10,
-    send: same(({ reader }) => read(reader, `/plants/${LONG_ID}`)),
-    responses: "never read",
-  },
-  {
-    name: "reads with a body in chunks of one byte",
-    by: "a read token",
-    connections: 80,
-    send: same(({ reader }) => inBytes(reader, "GET", NDJSON)),
-    responses: "discarded",
-  },
-  {
-    name: "pipelined reads and lists, 600 ahead",
-    by: "a read token",
-    connections: 8,
-    ahead: 600,
-    send: inTurn(
+  }),
+  attack(READER, "140 streams that are read slowly", 140, "read slowly", stream),
+  attack(READER, "GET of 1 MiB, responses never read", 300, "never read", longRead, { ahead: 10 }),
+  attack(
+    READER,
+    "reads with a body in chunks of one byte",
+    80,
+    "discarded",
+    same(({ reader }) => inBytes(reader, "GET", NDJSON)),
+  ),
+  attack(
+    READER,
+    "pipelined reads and lists, 600 ahead",
+    8,
+    "read",
+    inTurn(
       same(({ reader }) => read(reader, "/plants/7")),
-      same(({ reader }) => read(reader, "/plants")),
+      list,
       same(({ reader }) => read(reader, `/plants?limit=${reader}`)),
     ),
-    responses: "read",
-  },
-  {
-    name: "CONNECT after pipelined requests",
-    by: "a read token",
-    connections: 64,
-    send: same(({ reader }) =>
-      Buffer.concat([
-        ...Array.from({ length: 15 }, () => read(reader, "/plants?limit=1000")),
-        read(reader, "a:1", {}, "CONNECT"),
-      ]),
-    ),
-    responses: "discarded",
-  },
-];
-
-const WRITES: readonly Attack[] = [
-  {
-    name: "creates of 1 MiB, responses never read",
-    by: "a write token",
-    connections: 200,
-    send: ({ writer }, count) => create(writer, `{"id":${FIRST_ID + count}${longTail}`),
-    responses: "never read",
-  },
-  {
-    name: "half-sent bodies",
-    by: "a write token",
-    connections: HALF_SENT.length,
-    send: ({ writer }, count) => {
-      const request = create(writer, `{"id":1${longTail}`);
-      const headBytes = request.indexOf("\r\n\r\n") + 4;
-      return request.subarray(0, headBytes + (HALF_SENT[count % HALF_SENT.length] ?? 0));
-    },
-    responses: "read",
-  },
-  {
-    name: "bodies in chunks of one byte, with a token and without",
-    by: "a write token",
-    connections: 64,
-    send: inTurn(
+    { ahead: 600 },
+  ),
+  attack(READER, "CONNECT after pipelined requests", 64, "discarded", (target, count) =>
+    Buffer.concat([
+      ...Array<Buffer>(15).fill(list(target, count)),
+      read(target.reader, "a:1", {}, "CONNECT"),
+    ]),
+  ),
+  attack(WRITER, "creates of 1 MiB, responses never read", 200, "never read", ({ writer }, count) =>
+    create(writer, `{"id":${FIRST_ID + count}${longTail}`),
+  ),
+  attack(WRITER, "half-sent bodies", HALF_SENT.length, "read", ({ writer }, count) => {
+    const request = create(writer, `{"id":1${longTail}`);
+    const headBytes = request.indexOf("\r\n\r\n") + 4;
+    return request.subarray(0, headBytes + (HALF_SENT[count % HALF_SENT.length] ?? 0));
+  }),
+  attack(
+    WRITER,
+    "bodies in chunks of one byte, with a token and without",
+    64,
+    "read",
+    inTurn(
       same(({ writer }) => inBytes(writer, "POST")),
       same(() => inBytes("none", "POST")),
     ),
-    responses: "read",
-  },
-  {
-    name: "bodies of 1 MiB of brackets and of many members",
-    by: "a write token",
-    connections: 64,
-    send: inTurn(fill("", "["), fill('{"id":', '1,"a":')),
-    responses: "read",
-  },
-  {
-    name: "small creates, 1,000 ahead",
-    by: "a write token",
-    connections: 400,
+  ),
+  attack(
+    WRITER,
+    "bodies of 1 MiB of brackets and of many members",
+    64,
+    "read",
+    inTurn(fill("", "["), fill('{"id":', '1,"a":')),
+  ),
+  attack(
+    WRITER,
+    "small creates, 1,000 ahead",
+    400,
+    "never read",
+    ({ writer }, count) => create(writer, `{"id":${FIRST_ID + count},"name":"a"}`),
+    { ahead: 1000 },
+  ),
+  attack(NOBODY, "silent connections on all places", 3400, "read", NOTHING, { overTls: true }),
+  attack(NOBODY, "no token, responses never read", 1000, "never read", () => unknown, {
     ahead: 1000,
-    send: ({ writer }, count) => create(writer, `{"id":${FIRST_ID + count},"name":"a"}`),
-    responses: "never read",
-  },
-];
-
-const STRANGERS: readonly Attack[] = [
-  {
-    name: "silent connections on all places",
-    by: "no token",
-    connections: 3400,
-    send: () => Buffer.alloc(0),
-    responses: "read",
-    overTls: true,
-  },
-  {
-    name: "requests without a token, responses never read",
-    by: "no token",
-    connections: 1000,
-    ahead: 1000,
-    send: () => unknown,
-    responses: "never read",
-  },
-  {
-    name: "new TLS keys, again and again",
-    by: "no token",
-    connections: 1,
-    send: () => Buffer.alloc(0),
-    responses: "read",
+  }),
+  attack(NOBODY, "new TLS keys, again and again", 1, "read", NOTHING, {
     overTls: true,
     changesKeys: true,
-  },
-  {
-    name: "pipelined /metrics of the admin listener, and bodies that nobody reads",
-    by: "a local user",
-    connections: 28,
-    send: inTurn(
+  }),
+  attack(
+    "a local user",
+    "pipelined /metrics of the admin listener, and bodies that nobody reads",
+    28,
+    "discarded",
+    inTurn(
       same(() => Buffer.concat(Array<Buffer>(1600).fill(metrics))),
       same(() => inBytes("none", "GET")),
     ),
-    responses: "discarded",
-  },
+  ),
 ];
-
-export const ATTACKS: readonly Attack[] = [...READS, ...WRITES, ...STRANGERS];
