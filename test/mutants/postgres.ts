@@ -1,14 +1,14 @@
 /** Mistakes over PostgreSQL. Most need a server, which `npm run test:full` finds; without one they are not tried. */
 export const POSTGRES = `
 postgres/creates.ts
-a row that the statement does not return is answered 200: postgres/failing-statements.slow
+a row that the statement does not return is answered 200: postgres/conformance.installed
 - if (row === undefined) void this.#tryLater(entry);
 + if (row === undefined) entry.resolve(["", entry.plant.name, null, null, entry.number]);
-the deadline of a create is ignored: postgres/failing-statements.slow
+the deadline of a create is ignored: postgres/conformance.installed
 - const row = await withTimeout(this.#database.deadlineMs, entry.row);
 + const row = await entry.row;
 postgres/connection.ts
-the notice of a cancelled wait is ignored: postgres/failing-statements.slow
+the notice of a cancelled wait is ignored: postgres/conformance.installed
 - if (isWarning || code.startsWith("57P")) this.#unconfirmedCommit = message;
 + if (isWarning || code.startsWith("57P")) this.#unconfirmedCommit = undefined;
 the name in the certificate of the database is not compared: postgres/tls.installed
@@ -22,11 +22,11 @@ TLS is off by default if one host is local: postgres/url
 - const given = searchParams.get("sslmode") ?? (hosts.every(isLocal) ? "disable" : "verify-full");
 + const given = searchParams.get("sslmode") ?? (hosts.some(isLocal) ? "disable" : "verify-full");
 postgres/hosts.ts
-a host of a lower timeline than was seen is used: postgres/failing-statements.slow
+a host of a lower timeline than was seen is used: postgres/faults.installed
 - if (timeline < this.#timeline) {
 + if (timeline < 0) {
 postgres/database.ts
-a commit is proven by no standby: postgres/hosts.installed
+a commit is proven by no standby: postgres/unfit.installed
 - if (row?.[1] === "t") break;
 + if (row) break;
 a connection that a firewall has forgotten is kept: postgres/faults.installed

@@ -1,19 +1,11 @@
 /**
- * A PostgreSQL server for a test, in a temporary folder. It runs as a user without privileges, because it
- * refuses to be run by root.
+ * A PostgreSQL server for a test, in a temporary folder. It runs as a user without privileges, because it refuses to
+ * be run by root.
  */
-import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
-import {
-  appendFileSync,
-  chmodSync,
-  chownSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import fs from "node:fs";
+import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -21,51 +13,71 @@ import { printSchema } from "../../src/postgres/schema.ts";
 import { freePort } from "../support/serve.ts";
 import { until } from "../support/watch.ts";
 
-/** Where Debian installs the programs; the environment may name another place for those of the server. */
-const FOLDERS = [process.env.TEST_POSTGRES ?? "", ...listVersions("/usr/lib/postgresql")];
-const PROGRAMS = FOLDERS.find((folder) => existsSync(join(folder, "initdb")));
-/** Some packages have only the server. */
-const PSQL = join(FOLDERS.find((folder) => existsSync(join(folder, "psql"))) ?? "", "psql");
-
-function listVersions(folder: string): string[] {
-  if (!existsSync(folder)) return [];
-  const versions = readdirSync(folder).sort((a, b) => Number(b) - Number(a));
-  return versions.map((version) => join(folder, version, "bin"));
-}
+/** Where Debian installs the programs; the environment may name another place. */
+const DEBIAN = "/usr/lib/postgresql";
+const VERSIONS = fs.existsSync(DEBIAN) ? fs.readdirSync(DEBIAN).sort().reverse() : [];
+const PROGRAMS = [
+  process.env.TEST_POSTGRES ?? "",
+  ...VERSIONS.map((each) => join(DEBIAN, each, "bin")),
+].find((folder) => fs.existsSync(join(folder, "initdb")));
 
 /** Options of a test that needs the server. */
 export const NEEDS_POSTGRES: { readonly skip?: string } =
   PROGRAMS === undefined ? { skip: "needs PostgreSQL's initdb (Debian: postgresql)" } : {};
 
-/** The user that runs the server if root runs the tests. */
-const USER = process.geteuid?.() === 0 ? (idsOf("postgres") ?? idsOf("nobody")) : undefined;
-
-function idsOf(name: string): { readonly uid: number; readonly gid: number } | undefined {
-  try {
-    const [uid, gid] = ["-u", "-g"].map((flag) => execFileSync("id", [flag, name]));
-    return { uid: Number(uid), gid: Number(gid) };
-  } catch {
-    return undefined;
-  }
-}
-
-function own(path: string): void {
-  if (USER !== undefined) chownSync(path, USER.uid, USER.gid);
-}
+/** The user that runs the server if root runs the tests: nobody. */
+const USER = process.geteuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : undefined;
 
 /** Runs actions at its end, as a test context does. */
 export interface Cleanup {
   after(end: () => unknown): void;
 }
 
-const run = promisify(execFile);
+/** What the tests use of a client of the driver. */
+export interface Client {
+  readonly connection: { readonly stream: Socket };
+  connect(): Promise<unknown>;
+  // biome-ignore lint/suspicious/noExplicitAny: rows of any shape
+  query(statement: unknown): Promise<any>;
+  on(event: string, listener: (value: never) => void): unknown;
+  emit(event: string, value: object): unknown;
+  end(): Promise<void>;
+}
+
+export interface Driver {
+  readonly Client: new (config: object) => Client;
+  readonly defaults: Record<string, unknown>;
+  readonly types: {
+    getTypeParser(oid: number): (text: string) => unknown;
+    setTypeParser(oid: number, parser: (text: string) => unknown): void;
+  };
+}
+
+/** The driver; the compiler needs none. */
+export async function loadDriver(): Promise<Driver> {
+  const name: string = "pg";
+  return (await import(name)).default;
+}
+
+/** Runs statements in a session of their own; returns the rows of the last one. */
+export async function runSql(login: object, text: string): Promise<string[][]> {
+  const types = { getTypeParser: () => String };
+  const session = new (await loadDriver()).Client({ ...login, types });
+  session.on("error", () => {}); // its server may be killed
+  await session.connect();
+  try {
+    const results = await session.query({ text, rowMode: "array" });
+    return [results].flat().at(-1).rows;
+  } finally {
+    await session.end();
+  }
+}
 
 export class Cluster {
   readonly folder: string;
   readonly data: string;
   readonly port: number;
   #server: ChildProcess | undefined;
-  #paused: number | undefined;
 
   private constructor(folder: string, port: number) {
     this.folder = folder;
@@ -74,17 +86,13 @@ export class Cluster {
   }
 
   /** Starts a new, empty server. @param access lines of `pg_hba.conf`; by default this machine is trusted. */
-  static async start(
-    cleanup: Cleanup,
-    { access }: { readonly access?: readonly string[] } = {},
-  ): Promise<Cluster> {
+  static async start(cleanup: Cleanup, access?: readonly string[]): Promise<Cluster> {
     const cluster = await Cluster.#make(cleanup);
-    await cluster.#run(
-      `initdb -U postgres -A trust -E UTF8 --locale=C --no-sync -D ${cluster.data}`,
-    );
+    const { data } = cluster;
+    await cluster.#run(`initdb -U postgres -A trust -E UTF8 --locale=C --no-sync -D ${data}`);
     if (access !== undefined) {
       const lines = ["local all postgres trust", ...access, ""];
-      writeFileSync(join(cluster.data, "pg_hba.conf"), lines.join("\n"));
+      fs.writeFileSync(join(data, "pg_hba.conf"), lines.join("\n"));
     }
     await cluster.start();
     return cluster;
@@ -92,39 +100,33 @@ export class Cluster {
 
   /** Starts a streaming standby of a primary; `name` is its name in `synchronous_standby_names`. */
   static follow(cleanup: Cleanup, primary: Cluster, name: string): Promise<Cluster> {
-    return Cluster.#copy(cleanup, primary, "-R", name);
+    return Cluster.clone(cleanup, primary, `-R -d application_name=${name}`);
   }
 
   /** Starts a copy of a server, which accepts writes, too. */
-  static clone(cleanup: Cleanup, original: Cluster): Promise<Cluster> {
-    return Cluster.#copy(cleanup, original, "", "clone");
-  }
-
-  static async #copy(cleanup: Cleanup, { folder, port }: Cluster, flag: string, name: string) {
+  static async clone(cleanup: Cleanup, { folder, port }: Cluster, flags = ""): Promise<Cluster> {
     const cluster = await Cluster.#make(cleanup);
-    const source = `postgresql://postgres@/?host=${folder}&port=${port}&application_name=${name}`;
-    await cluster.#run(
-      `pg_basebackup ${flag} -X stream -c fast --no-sync -D ${cluster.data} -d ${source}`,
-    );
+    const source = `-h ${folder} -p ${port} -U postgres -X stream -c fast --no-sync`;
+    await cluster.#run(`pg_basebackup ${source} -D ${cluster.data} ${flags}`);
     await cluster.start();
     return cluster;
   }
 
   static async #make(cleanup: Cleanup): Promise<Cluster> {
-    const folder = mkdtempSync(join(tmpdir(), "plant-pg-"));
-    chmodSync(folder, 0o755);
+    const folder = fs.mkdtempSync(join(tmpdir(), "plant-pg-"));
+    fs.chmodSync(folder, 0o755);
     const cluster = new Cluster(folder, await freePort());
-    mkdirSync(cluster.data, { mode: 0o700 });
-    for (const path of [folder, cluster.data]) own(path);
+    fs.mkdirSync(cluster.data, { mode: 0o700 });
+    for (const path of [folder, cluster.data]) if (USER) fs.chownSync(path, USER.uid, USER.gid);
     cleanup.after(async () => {
       await cluster.stop("immediate");
-      rmSync(folder, { recursive: true, force: true });
+      fs.rmSync(folder, { recursive: true, force: true });
     });
     return cluster;
   }
 
   /** The URL of a database over TCP. */
-  url(database: string, { user = "postgres", query = "" } = {}): string {
+  url(database: string, user = "postgres", query = ""): string {
     return `postgresql://${user}@127.0.0.1:${this.port}/${database}${query}`;
   }
 
@@ -132,8 +134,7 @@ export class Cluster {
     await until("the server answers", () => {
       // A server that starts while sessions of a killed one still end exits at once.
       if (this.#server === undefined) this.#spawn();
-      const isUp = (lines: string[]) => lines.length > 0;
-      return this.sql("SELECT 1").then(isUp, () => false);
+      return this.sql("SELECT 1").then(Boolean, () => false);
     });
   }
 
@@ -155,62 +156,47 @@ export class Cluster {
     });
   }
 
-  /** Stops the server as an operator does (`fast`) or as a crash does (`immediate`), or kills it. */
+  /** Stops the server as an operator does (SIGINT) or as a crash does (SIGQUIT), or kills it. */
   async stop(how: "fast" | "immediate" | "kill" = "fast"): Promise<void> {
-    const server = this.#server;
-    if (server === undefined) return;
-    const exited = new Promise((resolve) => server.once("exit", resolve));
-    server.kill(({ fast: "SIGINT", immediate: "SIGQUIT", kill: "SIGKILL" } as const)[how]);
-    server.kill("SIGCONT");
-    if (this.#paused !== undefined) process.kill(this.#paused, "SIGCONT");
-    this.#paused = undefined;
+    if (this.#server === undefined) return;
+    const exited = once(this.#server, "exit");
+    const frozen = this.#processes();
+    this.#server.kill(({ fast: "SIGINT", immediate: "SIGQUIT", kill: "SIGKILL" } as const)[how]);
+    signal("SIGCONT", frozen);
     await exited;
   }
 
   /** Stops (SIGSTOP) the server and its sessions, as if the machine were unreachable. */
-  freeze(): Promise<void> {
-    return this.#signal("SIGSTOP");
+  freeze(): void {
+    signal("SIGSTOP", this.#processes());
   }
 
-  thaw(): Promise<void> {
-    return this.#signal("SIGCONT");
+  thaw(): void {
+    signal("SIGCONT", this.#processes());
   }
 
-  async #signal(signal: NodeJS.Signals): Promise<void> {
-    const server = this.#server?.pid;
-    if (server === undefined) return;
-    const { stdout } = await run("ps", ["-o", "pid=", "--ppid", String(server)]);
-    for (const pid of [server, ...(stdout.match(/\d+/g) ?? []).map(Number)]) {
-      try {
-        process.kill(pid, signal);
-      } catch {} // a session may have ended by itself
-    }
+  #processes(): number[] {
+    const pid = this.#server?.pid;
+    if (pid === undefined) return [];
+    const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+    return [pid, ...children.trim().split(" ").map(Number)];
+  }
+
+  async promote(): Promise<void> {
+    await this.sql("SELECT pg_promote()");
   }
 
   /** Stops the process that brings a changed list of standbys into force, until the server ends. */
   async pauseCheckpointer(): Promise<void> {
     const text = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
-    this.#paused = Number((await this.sql(text))[0]);
-    process.kill(this.#paused, "SIGSTOP");
+    signal("SIGSTOP", (await this.sql(text)).map(Number));
   }
 
-  /** Removes the list of standbys of a server that does not run. */
-  forgetStandbys(): void {
-    const file = join(this.data, "postgresql.auto.conf");
-    appendFileSync(file, "synchronous_standby_names = ''\n");
-  }
-
-  async promote(): Promise<void> {
-    await this.#run(`pg_ctl promote -w -D ${this.data}`);
-  }
-
-  /** Runs statements as the superuser; returns the lines of the last result. */
+  /** Runs statements as the superuser; returns the first column of the last result. */
   async sql(text: string, database = "postgres"): Promise<string[]> {
-    const login = ["-h", this.folder, "-p", String(this.port), "-U", "postgres", "-d", database];
-    const args = ["-XqAt", "-v", "ON_ERROR_STOP=1", ...login, "-c", text];
-    const env = { ...process.env, PGOPTIONS: "-c search_path=plant_store,public" };
-    const { stdout } = await run(PSQL, args, { env });
-    return stdout.split("\n").filter((line) => line !== "");
+    const options = "-c search_path=plant_store,public";
+    const login = { host: this.folder, port: this.port, user: "postgres", database, options };
+    return (await runSql(login, text)).map(([first = ""]) => first);
   }
 
   /** How many sessions the servers have; the superuser's do not count. */
@@ -219,12 +205,16 @@ export class Cluster {
     return Number((await this.sql(text))[0]);
   }
 
-  /** Commits wait for one of these standbys soon; without a name they wait for none. */
-  async setStandbys(names = ""): Promise<void> {
-    await this.sql(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
+  /** Changes a setting of the server, for new sessions. */
+  async set(name: string, value: string): Promise<void> {
+    await this.sql(`ALTER SYSTEM SET ${name} = '${value}'`);
     await this.sql("SELECT pg_reload_conf()");
-    const show = () => this.sql("SHOW synchronous_standby_names");
-    await until("new sessions have it", async () => ((await show())[0] ?? "") === names);
+    await until("new sessions have it", async () => (await this.sql(`SHOW ${name}`))[0] === value);
+  }
+
+  /** Commits wait for one of these standbys soon; without a name they wait for none. */
+  setStandbys(names = ""): Promise<void> {
+    return this.set("synchronous_standby_names", names);
   }
 
   /** Makes commits wait for one of these standbys; resolves when the only standby streams. */
@@ -237,9 +227,8 @@ export class Cluster {
 
   /** Ends the sessions of all servers. */
   async endSessions(): Promise<void> {
-    await this.sql(
-      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
-    );
+    const condition = "usename = 'plant_store'";
+    await this.sql(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${condition}`);
   }
 
   /** A new database with the tables of the store, and the role `plant_store` for its servers. */
@@ -251,7 +240,16 @@ export class Cluster {
   }
 
   async #run(command: string): Promise<void> {
-    const [program = "", ...args] = command.split(/ +/);
-    await run(join(PROGRAMS ?? "", program), args, { ...USER, cwd: this.folder });
+    const [program = "", ...args] = command.trim().split(/ +/);
+    const options = { ...USER, cwd: this.folder };
+    await promisify(execFile)(join(PROGRAMS ?? "", program), args, options);
+  }
+}
+
+function signal(name: NodeJS.Signals, pids: readonly number[]): void {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, name);
+    } catch {} // a session may have ended by itself
   }
 }

@@ -3,13 +3,15 @@
  * fault loses. Most have a control: the same fault without one safeguard, which must lose plants. The
  * tests run each fault once; `test/postgres/failover.ts` runs each many times, and its control.
  */
+import { appendFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SESSION } from "../../src/postgres/connection.ts";
 import type { PostgresOptions } from "../../src/postgres/index.ts";
 import { CHECK_SERVER, STANDBYS } from "../../src/postgres/schema.ts";
-import type { Cleanup } from "./cluster.ts";
-import { type Cost, compare, Load } from "./load.ts";
-import { type Driver, listPlants, loadDriver, openStore, type Pair, startPair } from "./stores.ts";
+import type { Cleanup, Driver } from "./cluster.ts";
+import { type Cost, Load } from "./load.ts";
+import { listPlants, loadDriver, openStore, type Pair, startPair } from "./stores.ts";
 
 export interface Fault {
   /** What happens, by `STEPS`; afterwards one host accepts writes. A number: so many more creates succeed. */
@@ -26,7 +28,7 @@ export interface Fault {
   readonly without?: { readonly what: string } & Sabotage;
 }
 
-interface Sabotage {
+export interface Sabotage {
   readonly standbys?: string;
   /** Changes the statements that the driver receives. */
   readonly rewrite?: (sql: string) => string;
@@ -61,7 +63,8 @@ const STEPS: Readonly<Record<string, (trial: Trial, ...words: string[]) => unkno
   terminate: ({ primary }) => primary.endSessions(),
   see: ({ primary }) => primary.sql("GRANT pg_read_all_stats TO plant_store"),
   pause: ({ primary }) => primary.pauseCheckpointer(),
-  forget: ({ primary }) => primary.forgetStandbys(),
+  forget: ({ primary }) =>
+    appendFileSync(join(primary.data, "postgresql.auto.conf"), "synchronous_standby_names = ''\n"),
   list: ({ primary }, names) => primary.setStandbys(names),
   reopen: (trial, count) => trial.reopen(Number(count)),
   all: ({ load }) => load.all(), // else one create could meet every restart, and its deadline
@@ -196,19 +199,18 @@ export async function tryFault(
   const open = async (more: Partial<PostgresOptions> = {}) =>
     (await openStore(cleanup, { pg, url, databaseDeadlineMs, ...more })).plants;
   const load = new Load();
-  const reopen = async (count: number) =>
-    load.use(await Promise.all(Array.from({ length: count }, () => open())));
+  const reopen = async (count: number) => {
+    load.stores = await Promise.all(Array.from({ length: count }, () => open()));
+  };
   const trial = { ...pair, load, reopen };
   await act(trial, before);
-  load.use([await open(options), await open(options)]);
-  load.start(clients);
-  const firstMs = await act(trial, steps);
-  const report = await load.stop();
-  const { plants } = await openStore(cleanup, { url });
-  return { ...compare(report, await listPlants(plants)), firstMs: Math.round(firstMs) };
+  load.start(clients, await open(options), await open(options));
+  const firstMs = Math.round(await act(trial, steps));
+  const list = async () => listPlants((await openStore(cleanup, { url })).plants);
+  return { ...(await load.stop(list)), firstMs };
 }
 
-function sabotageDriver(pg: Driver, sabotage: Sabotage): Driver {
+export function sabotageDriver(pg: Driver, sabotage: Sabotage): Driver {
   class Client extends pg.Client {
     constructor(config: object) {
       super(sabotage.plainLogin ? { ...config, options: undefined } : config);

@@ -6,40 +6,26 @@ import { until } from "../support/watch.ts";
 
 type Creator = Pick<PlantService, "create">;
 
-interface Report {
-  /** Creates that have succeeded, which the store must have. */
-  readonly acknowledged: ReadonlyMap<bigint, string>;
-  /** How many ids have an impossible outcome: a conflict, although only one client creates them. */
-  wrong: number;
-  /** How many calls have failed and were repeated, and their codes. */
-  failed: number;
-  readonly codes: Set<string>;
-  /** The longest call, whatever its outcome. */
-  longestMs: number;
-}
-
 export class Load {
+  /** From now on the clients use these stores. */
+  stores: readonly Creator[] = [];
+  /** Creates that have succeeded, which the store must have. */
   readonly #acknowledged = new Map<bigint, string>();
-  readonly #report: Report = {
-    acknowledged: this.#acknowledged,
-    wrong: 0,
-    failed: 0,
-    codes: new Set(),
-    longestMs: 0,
-  };
-  #stores: readonly Creator[] = [];
+  /** How many ids have an impossible outcome: a conflict, although only one client creates them. */
+  #wrong = 0;
+  /** How many calls have failed and were repeated, and their codes. */
+  #failed = 0;
+  readonly #codes = new Set<string>();
+  /** The longest call, whatever its outcome. */
+  #longestMs = 0;
   #clients: Promise<void>[] = [];
   /** Of each client, how many of its creates have succeeded. */
   readonly #succeeded: number[] = [];
   #nextId = 1n;
   #isStopped = false;
 
-  /** From now on the clients use these stores. */
-  use(stores: readonly Creator[]): void {
-    this.#stores = stores;
-  }
-
-  start(clients: number): void {
+  start(clients: number, ...stores: readonly Creator[]): void {
+    this.stores = stores;
     this.#clients = Array.from({ length: clients }, (_, client) => this.#run(client));
   }
 
@@ -52,16 +38,21 @@ export class Load {
   /** Resolves when the create that each client waits for has succeeded. */
   async all(): Promise<void> {
     const before = [...this.#succeeded];
-    await until("every client succeeds", () =>
-      this.#succeeded.every((count, at) => count > (before[at] ?? 0)),
-    );
+    const isDone = (count: number, at: number) => count > (before[at] ?? 0);
+    await until("every client succeeds", () => this.#succeeded.every(isDone));
   }
 
-  /** Lets every client finish its create. */
-  async stop(): Promise<Report> {
+  /** Lets every client finish its create, and compares what was acknowledged with the rows of a table. */
+  async stop(list: () => Promise<readonly NewPlant[]>) {
     this.#isStopped = true;
     await Promise.all(this.#clients);
-    return this.#report;
+    const stored = new Map((await list()).map(({ id, name }) => [id, name]));
+    const all = [...this.#acknowledged];
+    const lost = all.filter(([id]) => !stored.has(id)).length;
+    const changed = all.filter(([id, name]) => (stored.get(id) ?? name) !== name).length;
+    const counts = { acknowledged: all.length, lost, changed, wrong: this.#wrong };
+    const longestMs = Math.round(this.#longestMs);
+    return { ...counts, failed: this.#failed, codes: [...this.#codes], longestMs };
   }
 
   async #run(client: number): Promise<void> {
@@ -73,37 +64,27 @@ export class Load {
 
   /** Each attempt goes to the next store, as with a load balancer. */
   async #create(plant: NewPlant, client: number): Promise<boolean> {
-    const report = this.#report;
     for (let tries = client; ; tries++) {
       const begun = performance.now();
       try {
-        await this.#stores[tries % this.#stores.length]?.create(plant);
+        await this.stores[tries % this.stores.length]?.create(plant);
         return true;
       } catch (error) {
         const { code = String(error) } = error as { code?: string };
-        report.failed++;
-        report.codes.add(code);
-        if (code === "conflict") report.wrong++;
+        this.#failed++;
+        this.#codes.add(code);
+        if (code === "conflict") this.#wrong++;
         if (code === "closed") this.#isStopped = true; // the test has failed, and ended
         if (code === "conflict" || code === "closed") return false;
         await sleep(5);
       } finally {
-        report.longestMs = Math.max(report.longestMs, Math.round(performance.now() - begun));
+        this.#longestMs = Math.max(this.#longestMs, performance.now() - begun);
       }
     }
   }
 }
 
-/** How the rows of a table differ from what was acknowledged. */
-export function compare({ acknowledged, codes, ...report }: Report, rows: readonly NewPlant[]) {
-  const stored = new Map(rows.map(({ id, name }) => [id, name]));
-  const all = [...acknowledged];
-  const lost = all.filter(([id]) => !stored.has(id)).length;
-  const changed = all.filter(([id, name]) => (stored.get(id) ?? name) !== name).length;
-  return { acknowledged: all.length, lost, changed, ...report, codes: [...codes] };
-}
-
-export type Cost = ReturnType<typeof compare> & { readonly firstMs: number };
+export type Cost = Awaited<ReturnType<Load["stop"]>> & { readonly firstMs: number };
 
 /** Creates over HTTP. */
 export function overHttp(url: string, token: string): Creator {

@@ -1,64 +1,38 @@
 /** Shared by the tests of the database store: a server for each test file, and stores in it. */
-import { chmodSync, symlinkSync } from "node:fs";
-import type { Socket } from "node:net";
-import { dirname, join } from "node:path";
-import { after, type TestContext } from "node:test";
-import { fileURLToPath } from "node:url";
-import { buildSync } from "esbuild";
+import { after } from "node:test";
 import { parseNewPlant } from "../../src/core/plant.ts";
 import type { ListOptions } from "../../src/core/services.ts";
 import {
   openPostgres,
+  type PgModule,
   type PostgresOptions,
   type PostgresPlants,
   type PostgresStore,
 } from "../../src/postgres/index.ts";
 import { linesOf } from "../support/plants.ts";
-import { bundleOptions } from "../support/program.ts";
-import { type Cleanup, Cluster } from "./cluster.ts";
+import { TIMEOUT } from "../support/watch.ts";
+import { type Cleanup, type Client, Cluster, loadDriver, NEEDS_POSTGRES } from "./cluster.ts";
 
-/** The driver; the compiler needs none. */
-export async function loadDriver(): Promise<Driver> {
-  const name: string = "pg";
-  return (await import(name)).default;
-}
-
-export interface Driver {
-  readonly Client: new (config: object) => Client;
-  readonly defaults: Record<string, unknown>;
-  readonly types: {
-    getTypeParser(oid: number): (text: string) => unknown;
-    setTypeParser(oid: number, parser: (text: string) => unknown): void;
-  };
-}
-
-/** What the tests use of a client of the driver. */
-export interface Client {
-  readonly connection: { readonly stream: Socket };
-  connect(): Promise<unknown>;
-  // biome-ignore lint/suspicious/noExplicitAny: rows of any shape
-  query(statement: unknown): Promise<any>;
-  on(event: string, listener: (value: never) => void): unknown;
-  end(): Promise<void>;
-}
+/** Of a test that needs the server. */
+export const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
 
 let databases = 0;
 
 /** A server that the tests of a file share: started by the first, stopped after the last. */
 export class SharedCluster {
-  readonly #options: Parameters<typeof Cluster.start>[1];
+  readonly #access: readonly string[] | undefined;
   readonly #ends: (() => unknown)[] = [];
   #cluster: Promise<Cluster> | undefined;
 
-  constructor(options: Parameters<typeof Cluster.start>[1] = {}) {
-    this.#options = options;
+  constructor(access?: readonly string[]) {
+    this.#access = access;
     after(async () => {
       for (const end of this.#ends) await end();
     });
   }
 
   get(): Promise<Cluster> {
-    this.#cluster ??= Cluster.start({ after: (end) => this.#ends.push(end) }, this.#options);
+    this.#cluster ??= Cluster.start({ after: (end) => this.#ends.push(end) }, this.#access);
     return this.#cluster;
   }
 
@@ -67,7 +41,7 @@ export class SharedCluster {
     const cluster = await this.get();
     const database = `garden${++databases}`;
     await cluster.createStore(database);
-    return { cluster, database, url: cluster.url(database, { user: "plant_store" }) };
+    return { cluster, database, url: cluster.url(database, "plant_store") };
   }
 
   /** A store in a database of its own. */
@@ -87,6 +61,18 @@ export async function openStore(
   return store;
 }
 
+/** The driver, with another way to send a statement. */
+export async function wrapDriver(
+  query: (client: Client, statement: { text: string }, send: () => Promise<unknown>) => unknown,
+): Promise<PgModule> {
+  class WrappedClient extends (await loadDriver()).Client {
+    override async query(statement: { readonly text: string }) {
+      return query(this, statement, () => super.query(statement));
+    }
+  }
+  return { Client: WrappedClient };
+}
+
 export function succeeds(work: Promise<unknown>): Promise<boolean> {
   return work.then(
     () => true,
@@ -99,9 +85,6 @@ export async function listPlants(plants: PostgresPlants, options?: ListOptions) 
   const lines = await linesOf(plants.listLines(options));
   return lines.map((line) => parseNewPlant(Buffer.from(line)));
 }
-
-/** Of one server: 4 for creates, and 3 for probes, reads, and tokens and locked rows. */
-export const SESSIONS_MAX = 4 + 3;
 
 export interface Pair {
   readonly primary: Cluster;
@@ -120,36 +103,4 @@ export async function startPair(cleanup: Cleanup, { standbys = "standby" } = {})
   return { primary, standby, url: `postgresql://plant_store@${hosts}/garden` };
 }
 
-/** Inserts the rows 1 to `count`, named "held", in a transaction that stays open until `end`. */
-export async function holdRows(t: TestContext, url: string, count: number) {
-  const pg = await loadDriver();
-  const holder = new pg.Client({ connectionString: url });
-  await holder.connect();
-  t.after(() => holder.end());
-  const rows = `SELECT i, 'held', NULL, NULL, 0 FROM generate_series(1, ${count}) i`;
-  await holder.query("BEGIN");
-  await holder.query(`INSERT INTO plant_store.plants ${rows}`);
-  return { end: (how: "COMMIT" | "ROLLBACK") => holder.query(how) };
-}
-
-/** Builds the program beside the driver, as `npm install plant-store pg` leaves it; returns its file. */
-export function buildProgram(): string {
-  const options = bundleOptions();
-  buildSync(options);
-  chmodSync(options.outfile, 0o755);
-  const driver = fileURLToPath(new URL("../../node_modules", import.meta.url));
-  symlinkSync(driver, join(dirname(options.outfile), "node_modules"));
-  return options.outfile;
-}
-
-export { NEEDS_POSTGRES } from "./cluster.ts";
-
-/** Runs work, and afterwards its cleanups, the newest first. */
-export async function withCleanup<T>(work: (cleanup: Cleanup) => Promise<T>): Promise<T> {
-  const ends: (() => unknown)[] = [];
-  try {
-    return await work({ after: (end) => ends.unshift(end) });
-  } finally {
-    for (const end of ends) await end();
-  }
-}
+export { loadDriver, NEEDS_POSTGRES } from "./cluster.ts";

@@ -2,23 +2,21 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
-import { loadDriver, NEEDS_POSTGRES, openStore, SharedCluster, startPair } from "./stores.ts";
+import { collectWarnings, until } from "../support/watch.ts";
+import { OPTIONS, openStore, SharedCluster, startPair, wrapDriver } from "./stores.ts";
 
 const cluster = new SharedCluster();
-const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
 
-/** A database, its operator (who may change tokens) and some servers. */
-async function openGarden(t: TestContext, servers: number) {
+/** A database, the URL of its owner, and the tokens as its owner changes them. */
+async function openGarden(t: TestContext) {
   const { cluster: server, database, url } = await cluster.createStore();
-  const operator = (await openStore(t, { url: server.url(database) })).tokenTable;
-  const opened = Array.from({ length: servers }, () => openStore(t, { url }));
-  const checks = (await Promise.all(opened)).map(({ tokens }) => tokens);
-  return { server, database, url, operator, checks };
+  const ownerUrl = server.url(database);
+  return { url, ownerUrl, operator: (await openStore(t, { url: ownerUrl })).tokenTable };
 }
 
 test("a revocation is obeyed by every server within a second", OPTIONS, async (t) => {
-  const { operator, checks } = await openGarden(t, 2);
+  const { operator, url } = await openGarden(t);
+  const checks = [(await openStore(t, { url })).tokens, (await openStore(t, { url })).tokens];
   for (let round = 0; round < 5; round++) {
     const token = await operator.create({ name: "app", scopes: ["write", "read"] });
     await Promise.all(checks.map((check) => check.refresh()));
@@ -33,34 +31,26 @@ test("a revocation is obeyed by every server within a second", OPTIONS, async (t
 });
 
 test("of two operators who create one token at once, one succeeds", OPTIONS, async (t) => {
-  const { server, database, operator } = await openGarden(t, 0);
-  const { tokenTable: other } = await openStore(t, { url: server.url(database) });
+  const { ownerUrl, operator } = await openGarden(t);
+  const { tokenTable: other } = await openStore(t, { url: ownerUrl });
   for (let round = 0; round < 10; round++) {
     const creates = [operator, other].map((each) => each.create({ name: `app${round}` }));
-    const outcomes = await Promise.allSettled(creates);
-    const failed = outcomes.filter((outcome) => outcome.status === "rejected");
-    assert.deepEqual(
-      failed.map(({ reason }) => reason.code),
-      ["token_exists"],
-    );
+    const codes = await Promise.all(creates.map((each) => each.catch(({ code }) => code)));
+    assert.equal(codes.filter((code) => code === "token_exists").length, 1);
   }
   assert.equal((await operator.list()).length, 10);
 });
 
 test("a change whose response is lost is made once", OPTIONS, async (t) => {
-  const { server, database, operator } = await openGarden(t, 0);
-  const driver = await loadDriver();
+  const { ownerUrl, operator } = await openGarden(t);
   let mayLose = false;
-  class Client extends driver.Client {
-    override async query(statement: { readonly text: string }) {
-      const result = await super.query(statement);
-      if (statement.text !== "COMMIT" || !mayLose) return result;
-      mayLose = false;
-      this.connection.stream.destroy();
-      throw new Error("closed");
-    }
-  }
-  const { tokenTable } = await openStore(t, { url: server.url(database), pg: { Client } });
+  const pg = await wrapDriver(async (_, { text }, send) => {
+    const result = await send();
+    if (text !== "COMMIT" || !mayLose) return result;
+    mayLose = false;
+    throw new Error("closed");
+  });
+  const { tokenTable } = await openStore(t, { url: ownerUrl, pg });
   for (const change of [
     () => tokenTable.create({ name: "app", scopes: ["read"] }),
     () => tokenTable.import([{ name: "b", hash: "b".repeat(64), scopes: ["read"], createdAt: 1 }]),
@@ -70,34 +60,23 @@ test("a change whose response is lost is made once", OPTIONS, async (t) => {
     await change();
     assert.equal(mayLose, false);
   }
-  const listed = await operator.list();
-  assert.deepEqual(
-    listed.map(({ name, revokedAt }) => [name, revokedAt !== undefined]),
-    [
-      ["b", false],
-      ["app", true],
-    ],
-  );
+  const listed = (await operator.list()).map(({ name, revokedAt }) => `${name} ${revokedAt ?? ""}`);
+  assert.match(listed.join(), /^b ,app \d+$/);
 });
 
 test("the role of the servers cannot change tokens, and is told who can", OPTIONS, async (t) => {
-  const { url } = await openGarden(t, 0);
+  const { url } = await openGarden(t);
   const { tokenTable } = await openStore(t, { url });
-  await assert.rejects(tokenTable.create({ name: "app" }), {
-    code: "io_error",
-    message: /permission denied.*; log in as the owner of the tables$/,
-  });
+  const message = /permission denied.*; log in as the owner of the tables$/;
+  await assert.rejects(tokenTable.create({ name: "app" }), { code: "io_error", message });
 });
 
 test("a primary that was replaced no longer gives verdicts", OPTIONS, async (t) => {
   const { primary, standby } = await startPair(t);
-  const user = { user: "plant_store" };
   const { tokenTable } = await openStore(t, { url: primary.url("garden") });
   const token = await tokenTable.create({ name: "app" });
-  const deposed = await openStore(t, {
-    url: primary.url("garden", user),
-    databaseDeadlineMs: 1000,
-  });
+  const options = { url: primary.url("garden", "plant_store"), databaseDeadlineMs: 1000 };
+  const deposed = await openStore(t, options);
   assert.ok(deposed.tokens.verify(token));
   await standby.promote();
   const there = await openStore(t, { url: standby.url("garden") });
@@ -115,9 +94,8 @@ test("a patient store waits for a standby that is gone, and warns", OPTIONS, asy
   const options = { url, databaseDeadlineMs: 1000 };
   await assert.rejects(openStore(t, options), { code: "io_error" });
   const opening = openStore(t, { ...options, isPatient: true });
-  await until("an operator is warned", () =>
-    warnings.some(({ message }) => /standby may be missing/.test(message)),
-  );
+  const isWarned = () => warnings.some(({ message }) => /standby may be missing/.test(message));
+  await until("an operator is warned", isWarned);
   assert.equal(await Promise.race([opening, "waiting"]), "waiting");
   assert.ok((await primary.countSessions("wait_event = 'SyncRep'")) <= 2, "one probe for each");
   await standby.start();
