@@ -50,8 +50,8 @@ export class Connections {
   readonly #max: number;
   readonly #idleSweeps: number;
   readonly #all = new Map<Socket, Connection>();
-  /** Under TLS: connections during their handshake, by the address of the client. */
-  readonly #handshakes = new Map<string, Socket>();
+  /** What TLS connections came over, by the address of the client: counted during the handshake. */
+  readonly #rawSockets = new Map<string, Socket>();
   #sweeps = 0;
   #evictions = 0;
   #isDraining = false;
@@ -65,11 +65,14 @@ export class Connections {
     server.on("close", () => clearInterval(sweeping));
     server.on("connection", (socket: Socket) => {
       this.#add(socket);
-      if (server instanceof tls.Server) this.#handshakes.set(addressOf(socket), socket);
+      if (!(server instanceof tls.Server)) return;
+      const address = addressOf(socket);
+      this.#rawSockets.set(address, socket);
+      socket.once("close", () => this.#rawSockets.delete(address));
     });
     server.on("secureConnection", (socket: Socket) => {
-      const raw = this.#handshakes.get(addressOf(socket));
-      if (raw !== undefined) this.#remove(raw);
+      const raw = this.#rawSockets.get(addressOf(socket));
+      if (raw !== undefined) this.#all.delete(raw);
       this.#add(socket);
     });
     server.on("keylog", (line: Buffer, socket: Socket) => {
@@ -87,13 +90,8 @@ export class Connections {
 
   #add(socket: Socket): void {
     this.#all.set(socket, new Connection());
-    socket.once("close", () => this.#remove(socket));
+    socket.once("close", () => this.#all.delete(socket));
     if (this.#all.size > this.#max) this.#evict(socket);
-  }
-
-  #remove(socket: Socket): void {
-    if (this.#handshakes.size > 0) this.#handshakes.delete(addressOf(socket));
-    this.#all.delete(socket);
   }
 
   /** Makes room for several, so that a flood need not count them all each time. */
@@ -103,12 +101,12 @@ export class Connections {
     const [[largest] = []] = [...counts].sort(([, a], [, b]) => b - a);
     const owned = [...this.#all].filter(([, { client }]) => client === largest);
     const others = owned.filter(([socket]) => socket !== newest);
-    // An ordinary client sends at once, and has a request in flight or waits for the next.
+    // An ordinary client sends at once. With a good token it is better closed while it waits than in a create.
     const silent = others.slice(0, SILENT_AMONG).filter(([socket]) => socket.bytesRead === 0);
-    const idle = others.filter(([, { unanswered }]) => unanswered === 0);
+    const idle = others.filter(([, { unanswered }]) => largest !== ANONYMOUS && unanswered === 0);
     const [evicted = owned] = [silent, idle, others].filter(({ length }) => length > 0);
     for (const [socket] of evicted.slice(0, Math.ceil(owned.length / 64))) {
-      this.#remove(socket); // it closes later, and counts no more
+      this.#all.delete(socket); // it closes later, and counts no more
       socket.destroy();
     }
     if (this.#evictions++ % 1000 > 0) return;
@@ -140,7 +138,7 @@ export class Connections {
     if (error === undefined) this.#listener.handle(exchange, sendContinue);
     else this.#listener.refuse(exchange, error);
     if (exchange.caller !== undefined) connection.client = exchange.caller.name;
-    else if (exchange.isResponded) connection.refusedAt = socket.bytesRead;
+    else if (exchange.res.headersSent) connection.refusedAt = socket.bytesRead;
   };
 
   #begin(connection: Connection, req: IncomingMessage, res: ServerResponse): Exchange {
@@ -174,7 +172,7 @@ export class Connections {
       return;
     }
     const { last } = connection;
-    if (last?.req.complete === false && !last.isResponded) {
+    if (last?.req.complete === false && !last.res.headersSent) {
       last.closeAfter();
       last.fail(error);
     } else if (last?.isLast === true) {

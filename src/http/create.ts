@@ -56,7 +56,7 @@ async function store(
   }
   const isLate = socket.bytesRead !== bytesRead;
   if (isLate) await exchange.verifyAgain();
-  if (exchange.isResponded || exchange.isOver) return;
+  if (exchange.res.headersSent || exchange.isOver) return;
   const plant = parseNewPlant(body);
   await exchange.during(plants.create(plant));
   exchange.respond({ status: 200, body: encodePlant(plant) });

@@ -110,11 +110,6 @@ export class Exchange {
     if (!(req.socket instanceof Socket)) res.on("finish", this.#end); // a tool for tests closes nothing
   }
 
-  /** Whether there is a response, perhaps by other code. */
-  get isResponded(): boolean {
-    return this.res.headersSent;
-  }
-
   /** Whether the system has the response, or the client has left. */
   get isOver(): boolean {
     return this.#isEnded || this.req.socket.destroyed;
@@ -141,8 +136,7 @@ export class Exchange {
   /** Gives nothing back until this work is over, even if the client leaves before, so that work cannot pile up. */
   during<T>(work: Promise<T>): Promise<T> {
     this.#unfinished++;
-    const finish = () => this.#finish();
-    work.then(finish, finish);
+    work.then(this.#finish, this.#finish);
     return work;
   }
 
@@ -155,8 +149,8 @@ export class Exchange {
 
   /** Sends the response, unless there is one. */
   respond({ status, body, headers = [], error }: Reply): void {
-    if (this.isResponded) return;
     const { req, res } = this;
+    if (res.headersSent) return;
     const isUnread = req.complete === false; // `undefined` in tools for tests
     if (isUnread && hasLongRest(req)) this.closeAfter();
     if (this.isLast) ignoreBody(req);
@@ -178,7 +172,7 @@ export class Exchange {
 
   /** Responds with a failure, and warns if it has no code of its own. */
   fail(cause: unknown): void {
-    if (this.isResponded) return;
+    if (this.res.headersSent) return;
     const isKnown = cause instanceof PlantStoreError && Object.hasOwn(ERRORS, cause.code);
     const { code, message } = isKnown ? cause : { code: "internal", message: INTERNAL };
     const error = ERRORS[code as keyof typeof ERRORS];
@@ -217,10 +211,10 @@ export class Exchange {
     return all;
   }
 
-  #finish(): void {
+  readonly #finish = (): void => {
     if (--this.#unfinished !== 0 || this.#held === 0) return;
     this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
-  }
+  };
 
   readonly #end = (): void => {
     if (this.#isQueued) this.req.socket.off("close", this.#end);

@@ -116,7 +116,7 @@ export class Listener {
 
   /** Carries a request out; `sendContinue` is called before its body is read. Never throws. */
   handle(exchange: Exchange, sendContinue?: () => void): void {
-    if (exchange.isResponded) return; // by other code of the server around this listener
+    if (exchange.res.headersSent) return; // by other code of the server around this listener
     const { req } = exchange;
     try {
       const isAllowed = this.#receive(exchange);
@@ -154,7 +154,7 @@ export class Listener {
   /** @throws what is wrong with the head, in the turn of the call: nothing that follows is carried out before. */
   #carryOut(exchange: Exchange, caller: Verdict, sendContinue?: () => void): void {
     const { req } = exchange;
-    if (exchange.isResponded || exchange.isOver) return; // while the token was verified
+    if (exchange.res.headersSent || exchange.isOver) return; // while the token was verified
     if (!caller) throw invalidToken();
     if (!Array.isArray(caller.scopes)) throw new TypeError("verify: expected { name, scopes }");
     exchange.caller = caller;

@@ -35,7 +35,7 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 
 export class Reads {
   readonly #plants: PlantService;
-  /** Reads whose clients have left must not pile up in the store: each keeps the sixteen of its connection. */
+  /** In turn: what clients that have left asked for is not read, or others would wait for it. */
   readonly #reading = new Semaphore(READING_MAX);
   readonly #turns = new Semaphore(1);
 
@@ -110,7 +110,7 @@ async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
   const { req, res, requestId } = exchange;
   try {
     let next = await slices.next();
-    if (exchange.isResponded) return;
+    if (exchange.res.headersSent) return;
     res.writeHead(200, exchange.headersFor(NDJSON));
     while (next.done !== true && req.method !== "HEAD" && !exchange.isOver) {
       exchange.hold(COPIES * next.value.length);

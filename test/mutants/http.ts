@@ -71,7 +71,7 @@ a plant is answered before it is durable: contract/contract
 a token that was revoked while the body arrived is good: http/verdicts
 -   if (isLate) await exchange.verifyAgain();
 a create that got another response is stored: http/mounted
--   if (exchange.isResponded || exchange.isOver) return;
+-   if (exchange.res.headersSent || exchange.isOver) return;
 http/exchange.ts
 a client that leaves gets its memory back at once: http/stream
 -     this.#unfinished++;
@@ -99,7 +99,7 @@ one request too many may wait on a connection: contract/contract
 - const isOneTooMany = connection.unanswered > UNANSWERED_MAX;
 + const isOneTooMany = connection.unanswered > UNANSWERED_MAX + 1;
 requests behind a refused one are carried out: contract/contract
--     else if (exchange.isResponded) connection.refusedAt = socket.bytesRead;
+-     else if (exchange.res.headersSent) connection.refusedAt = socket.bytesRead;
 a stop waits for a client that sends nothing more: http/drain.slow
 -       if (this.#isDraining && isStalled) this.#refuse(socket, STALLED);
 a client may change its TLS keys for ever: http/connection
