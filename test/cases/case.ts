@@ -162,6 +162,23 @@ export function closed(says: string, gets: number, send: Send, more: Partial<Cas
   return { says, send: [send, create(Y)], how: "pipelined", gets, closes: true, ...more };
 }
 
+/** Rows of creates that have each of these values for a header. */
+export function each(
+  header: string,
+  gets: number,
+  values: readonly (string | readonly string[] | undefined)[],
+  more: Partial<Case> = {},
+): Case[] {
+  const stored = gets === 200 && { stores: X };
+  return values.map((value) => {
+    const says = `${header}: ${`${value}`.slice(0, 60)} is ${gets}`;
+    return { says, send: create(X, { [header]: value }), gets, ...stored, ...more };
+  });
+}
+
+/** Whom the server lets go after its response. */
+export const CLOSES = { closes: true };
+
 /** The parts of a text between its vertical bars and line feeds. */
 export function list(text: string): string[] {
   return text.trim().split(/ \| |(?<!\r)\n */);

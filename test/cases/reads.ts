@@ -83,10 +83,7 @@ function walk(limit: number): Case[] {
 const LONG = plants(5, "x".repeat(600_000));
 
 export const READS: readonly Case[] = [
-  reads("an empty store has one empty page", get("/plants"), "[]", {
-    on: "empty",
-    headers: UNLINKED,
-  }),
+  reads("an empty page", get("/plants"), "[]", { on: "empty", headers: UNLINKED }),
   reads("an empty store has an empty stream", get("/plants", NDJSON), "", { on: "empty" }),
   ...STORED.map((line) => {
     const path = `/plants/${/-?\d+/.exec(line)?.[0]}`;
@@ -110,21 +107,15 @@ export const READS: readonly Case[] = [
     { gets: [40402, 200, 200], body: X },
   ),
   reads("plants are listed as they were created", get("/plants"), pageOf(STORED)),
-  reads("plants are streamed, a line each", get("/plants", NDJSON), lines(STORED), {
-    headers: UNLINKED,
-  }),
-  reads(
-    "a stream begins after a plant and ends at a limit",
-    get("/plants?after=0&limit=2", NDJSON),
-    lines(STORED.slice(3, 5)),
-  ),
+  reads("a stream has no link", get("/plants", NDJSON), lines(STORED), { headers: UNLINKED }),
+  reads("a part of it", get("/plants?after=0&limit=2", NDJSON), lines(STORED.slice(3, 5))),
   reads(
     "the names of parameters may be percent-encoded",
     get("/plants?after=%2D5&%6cimit=1&&"),
     pageOf(STORED.slice(2, 3)),
     { headers: next(1, 0) },
   ),
-  reads("the page after the last is empty", get("/plants?after=9223372036854775807"), "[]", {
+  reads("the page after the last", get(`/plants?after=${2n ** 63n - 1n}`), "[]", {
     headers: UNLINKED,
   }),
   reads(
@@ -139,15 +130,10 @@ export const READS: readonly Case[] = [
     "/plants/99": 404,
     "/plants?x": 400,
   }).map(([target, gets]) =>
-    bad(
-      `HEAD ${target} is ${gets} with the headers of GET and no body`,
-      gets,
-      get(target, {}, "HEAD"),
-      {
-        on: "reads",
-        headers: HEAD,
-      },
-    ),
+    bad(`HEAD ${target} has no body`, gets, get(target, {}, "HEAD"), {
+      on: "reads",
+      headers: HEAD,
+    }),
   ),
   ...walk(334),
   ...walk(1000),
@@ -190,9 +176,7 @@ export const READS: readonly Case[] = [
     headers: next(1, 1),
   }),
   ...ORDER.map(([error, ask]) =>
-    bad(`of the faults of a read ${error} is responded before every later one`, error, ask, {
-      on: "reads",
-    }),
+    bad(`${error} is responded before every later fault`, error, ask, { on: "reads" }),
   ),
   bad("an unknown expectation of a read is 41701", 41701, get("/plants?limit=x", { Expect: "x" }), {
     on: "reads",
@@ -223,10 +207,7 @@ export const READS: readonly Case[] = [
   ),
   ...["/plants/7", "/plants"].flatMap((target) =>
     [{ "Content-Length": "5" }, { "Transfer-Encoding": "chunked" }].map((headers) =>
-      bad(`${target} with a body, ${Object.keys(headers)}, is 40001`, 40001, get(target, headers), {
-        on: "reads",
-        closes: true,
-      }),
+      bad(`${target} with a body`, 40001, get(target, headers), { on: "reads", closes: true }),
     ),
   ),
 ];
