@@ -12,15 +12,13 @@ import { ROOT } from "../support/package.ts";
 import { serve } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
 import { collect } from "../support/stores.ts";
-import { FERN, isError, OK, respond, scripted } from "./scripted.ts";
+import { FERN, isError, respond, STORED, scripted } from "./scripted.ts";
 
-const STORED = { name: "Fern", tag: "indoor" };
-
-/** A client of a real service, whose token may do everything. */
+/** A client of a real service. */
 async function startClient(t: TestContext) {
   const service = await startService(t);
-  const { token } = service;
-  return { service, token, client: new PlantClient(service.url, { token }) };
+  const clientOf = (path: string, token: string) => new PlantClient(service.url + path, { token });
+  return { service, clientOf, client: clientOf("", service.token) };
 }
 
 test("what is created comes back exactly: ids, unusual text, absent and empty tags", async (t) => {
@@ -38,7 +36,6 @@ test("what is created comes back exactly: ids, unusual text, absent and empty ta
   }
   assert.equal(await client.get(1n), undefined);
   assert.deepEqual(await collect(client.list()), plants);
-  assert.deepEqual(await collect(client.list({ after: 9223372036854775807n })), plants.slice(1));
   assert.deepEqual(service.logLines(), plants.map(encodeNewPlant));
   // An id may be a safe integer, and the members may be inherited.
   const model = Object.create({ id: -7, name: "Fern" });
@@ -47,36 +44,33 @@ test("what is created comes back exactly: ids, unusual text, absent and empty ta
   assert.deepEqual(await collect(client.list({ after: -7 })), []);
 });
 
-test("a plant is read in any spelling, and its id is compared", async () => {
-  const body = '{"\\u0069d": 90071992547409930e-1, "more": [1], "name": "a"}';
-  const { client } = scripted([respond(200, body)]);
-  assert.deepEqual(await client.get(9007199254740993n), { id: 9007199254740993n, name: "a" });
-  await assert.rejects(client.get(9007199254740992n), isError("unexpected_answer"));
-});
-
 test("a refusal rejects with its code, its number and the id of the request", async (t) => {
-  const { client, service, token } = await startClient(t);
+  const { client, service, clientOf } = await startClient(t);
   await client.create(FERN);
-  const other = new PlantClient(service.url, { token: "wrong" });
-  const lost = new PlantClient(`${service.url}/garden/`, { token });
-  const refusals: readonly [call: () => Promise<unknown>, code: string, number: number][] = [
+  for (const [call, code, number] of [
     [() => client.create({ id: 7n, name: "Ivy" }), "conflict", 40006],
-    [() => other.create(FERN), "invalid_token", 40102],
-    [() => lost.get(7n), "not_found", 40401],
-    [() => collect(client.list({ after: 1n })), "unknown_cursor", 40008],
-  ];
-  for (const [call, code, number] of refusals) {
+    [() => clientOf("", "wrong").create(FERN), "invalid_token", 40102],
+    [() => clientOf("/garden/", service.token).get(7n), "not_found", 40401],
+    [() => client.list({ after: 1n }).next(), "unknown_cursor", 40008],
+  ] as const) {
     await assert.rejects(call(), (error: PlantStoreError) => {
       return isError(code, number)(error) && /^[\w-]{8,}$/.test(error.requestId ?? "");
     });
   }
 });
 
-test("the message of a response of another program shows its beginning, and no token", async () => {
-  const { client } = scripted([respond(404, `pst_secret ${"x".repeat(1000)}`)]);
-  await assert.rejects(client.create(FERN), ({ message }: Error) => {
+test("a response of another program is refused, and shown with its beginning and without a token", async () => {
+  const page = scripted([respond(404, `pst_secret ${"x".repeat(1000)}`)]).client;
+  await assert.rejects(page.create(FERN), ({ message }: Error) => {
     return /got status 404 and "pst_\.\.\. x+…"$/.test(message) && message.length < 200;
   });
+  for (const body of ["<html>", "{}", '""', "[7]", '[{"id":"7","name":"a"}]']) {
+    const { client } = scripted([respond(200, body)]);
+    await assert.rejects(collect(client.list()), isError("unexpected_answer"), body);
+  }
+  const { client } = scripted([respond(200, '{"\\u0069d": 90071992547409930e-1, "name": "a"}')]);
+  assert.deepEqual(await client.get(9007199254740993n), { id: 9007199254740993n, name: "a" });
+  await assert.rejects(client.get(9007199254740992n), isError("unexpected_answer"));
 });
 
 /** A client of pages of two plants, each passed through `pass`, and the queries that it sent. */
@@ -91,60 +85,41 @@ async function startPages(t: TestContext, plants: readonly NewPlant[], pass = Bu
   return { client: new PlantClient(url, { token: "t" }), queries };
 }
 
-test("a list is read in pages, until one is empty, however short they are", async (t) => {
-  const plants = [1n, 2n, 3n, 4n, 5n].map((id) => ({ id, name: "xxxx" }));
+test("a list is read in pages, until one is empty, however short they are, or it is aborted", async (t) => {
+  const plants = [1n, 2n, 3n, 4n, 5n].map((id) => ({ id, name: "Fern" }));
   const { client, queries } = await startPages(t, plants);
   assert.deepEqual(await collect(client.list()), plants);
   const cursors = ["", "&after=2", "&after=4", "&after=5"].map((cursor) => `limit=1000${cursor}`);
   assert.deepEqual(queries, cursors);
+  const controller = new AbortController();
+  const list = client.list({ signal: controller.signal });
+  assert.deepEqual(await list.next(), { done: false, value: plants[0] });
+  controller.abort();
+  await assert.rejects(list.next(), isError("unavailable"), "between two plants of a page");
 });
 
 test("a page that was cut anywhere is read again, and never taken for a short one", async (t) => {
   t.mock.method(Math, "random", () => 0);
   const plants = [1n, 2n].map((id) => ({ id, name: `[🌱],{"id":${id}]}` }));
-  const { length } = Buffer.from(`[${plants.map(encodeNewPlant)}]`);
-  let bytes = -1;
-  const { client } = await startPages(t, plants, ((page: string) => {
-    return Buffer.from(page).subarray(0, ++bytes < length ? bytes : undefined);
-  }) as typeof Buffer.from);
+  let bytes = 0;
+  const cut = (page: string) => Buffer.from(page).subarray(0, bytes++);
+  const { client } = await startPages(t, plants, cut as typeof Buffer.from);
   assert.deepEqual(await collect(client.list()), plants);
-  assert.equal(bytes, length + 1);
+  assert.ok(bytes > 70, "each shorter page was refused");
 });
 
-test("a list that is aborted between two plants yields no more", async (t) => {
-  const { client } = await startPages(
-    t,
-    [1n, 2n].map((id) => ({ id, name: "xxxx" })),
-  );
-  const controller = new AbortController();
-  const list = client.list({ signal: controller.signal });
-  assert.deepEqual(await list.next(), { done: false, value: { id: 1n, name: "xxxx" } });
-  controller.abort();
-  await assert.rejects(list.next(), isError("unavailable"));
-});
-
-test("a list rejects if 200 comes with anything but plants", async () => {
-  for (const body of ["<html>", "{}", '""', "[7]", '[{"id":"7","name":"a"}]']) {
-    const { client } = scripted([respond(200, body)]);
-    await assert.rejects(collect(client.list()), isError("unexpected_answer"), body);
-  }
-});
-
-test("of a response no more than 5 MiB are read", async (t) => {
-  let sent = 0;
-  const { url } = await serve(t, (_, res) => {
-    const send = () => {
-      while (res.write("x".repeat(65_536))) sent += 65_536;
-    };
-    res.on("drain", send);
-    send();
-  });
-  const client = new PlantClient(url, { token: "t" });
+test("of a response no more than 5 MiB are read", async () => {
+  let pieces = 0;
+  const pull = (controller: ReadableStreamDefaultController) => {
+    pieces++;
+    controller.enqueue(new Uint8Array(65_536));
+  };
+  const { client } = scripted([() => new Response(new ReadableStream({ pull }))]);
   await assert.rejects(client.get(7n), isError("unexpected_answer", undefined, "more than"));
-  assert.ok(sent < 16 * 1024 * 1024, `${sent} bytes`);
+  assert.ok(pieces < 90, `${pieces} of 64 KiB`);
 });
 
-test("a signal of another realm ends calls, and fetch may refuse those of this one", async (t) => {
+test("signals may be of another realm, which fetch refuses, and responses without streams", async (t) => {
   const listeners = new Set<() => void>();
   const other = {
     aborted: false,
@@ -152,55 +127,43 @@ test("a signal of another realm ends calls, and fetch may refuse those of this o
     removeEventListener: (_: string, listener: () => void) => listeners.delete(listener),
   };
   const signal = other as unknown as AbortSignal;
-  const { fetch } = globalThis;
-  t.mock.method(globalThis, "fetch", async (url: string, init: RequestInit) => {
-    if (init.signal) throw new TypeError("RequestInit: Expected signal to be an AbortSignal");
-    return fetch(url, init);
-  });
-  const { client, service } = await startClient(t);
-  assert.deepEqual(await client.create(FERN, { signal }), STORED);
-  assert.deepEqual([service.logLines().length, listeners.size], [1, 0]);
-  const { url } = await serve(t, () => {
-    other.aborted = true;
-    for (const listener of listeners) listener();
-  });
-  const hanging = new PlantClient(url, { token: "t" }).create(FERN, { signal });
-  await assert.rejects(hanging, isError("outcome_unknown", undefined, "aborted"));
-});
-
-test("a fetch without streams is enough, and the global one is looked up at each call", async (t) => {
   const client = new PlantClient("http://plants.example", { token: "t" });
-  const response = {
-    status: 200,
-    headers: new Headers(),
-    text: async () => JSON.stringify(STORED),
-  };
-  const fetched = t.mock.method(globalThis, "fetch", async () => response as Response);
-  assert.deepEqual(await client.create(FERN), STORED);
-  assert.equal(fetched.mock.callCount(), 1);
+  const text = async () => JSON.stringify(STORED);
+  const { mock } = t.mock.method(globalThis, "fetch", async (_: string, init: RequestInit) => {
+    if (init.signal) throw new TypeError("RequestInit: Expected signal to be an AbortSignal");
+    return { status: 200, headers: new Headers(), text };
+  });
+  assert.deepEqual([await client.create(FERN, { signal }), listeners.size], [STORED, 0]);
+  mock.mockImplementation(() => new Promise<Response>(() => {}));
+  const hanging = client.create(FERN, { signal });
+  other.aborted = true;
+  for (const listener of listeners) listener();
+  await assert.rejects(hanging, isError("outcome_unknown", undefined, "aborted"));
 });
 
 test("a wrong argument is refused before anything is sent", async () => {
   const make = (url: string, options = {}) => new PlantClient(url, { token: "t", ...options });
-  const urls = ["", "plants.example", "ftp://a", "http://", "http://a/?b", "http://a/#b"];
-  for (const url of [...urls, "http://me:secret@a", "http://[::1"]) {
+  for (const url of [
+    "",
+    "plants.example",
+    "ftp://a",
+    "http://a/?b",
+    "http://me:x@a",
+    "http://[::1",
+  ]) {
     assert.throws(() => make(url), TypeError, url);
   }
   for (const token of [undefined, "", "two words", "line\n"]) {
-    const message = "token: expected a bearer token";
-    assert.throws(() => make("http://a", { token }), { name: "TypeError", message });
+    assert.throws(() => make("http://a", { token }), /^TypeError: token: expected a bearer token$/);
   }
-  for (const deadlineMs of [0, -1, Number.NaN, 2 ** 31, "5 s"]) {
+  for (const deadlineMs of [0, Number.NaN, 2 ** 31, "5 s"]) {
     assert.throws(() => make("http://a", { deadlineMs }), RangeError);
   }
-  const { client, requests } = scripted([OK]);
-  const wrong = [{ id: 7.5 }, { id: 2 ** 53 }, { id: "7" }, { name: 7 }, { tag: null }];
-  for (const members of wrong) {
+  const { client, requests } = scripted([]);
+  for (const members of [{ id: 2 ** 53 }, { id: "7" }, { name: 7 }, { tag: null }]) {
     await assert.rejects(client.create({ ...FERN, ...(members as object) }), TypeError);
   }
-  await assert.rejects(client.create({ ...FERN, id: 2n ** 63n }), RangeError);
   await assert.rejects(client.get(2n ** 63n), RangeError);
-  await assert.rejects(collect(client.list({ after: 2n ** 63n })), RangeError);
   assert.equal(requests.length, 0);
 });
 
@@ -208,6 +171,5 @@ test("the client is bundled for browsers, without anything of Node.js", () => {
   const entryPoints = [`${ROOT}src/client.ts`];
   const { outputFiles } = buildSync({ entryPoints, bundle: true, minify: true, write: false });
   const { text = "Buffer" } = outputFiles[0] ?? {};
-  assert.doesNotMatch(text, /\b(?:Buffer|process|require|setImmediate)\b/);
-  assert.ok(text.length < 12_000, `${text.length} bytes`);
+  assert.match(text, /^(?!.*\b(?:Buffer|process|require|setImmediate)\b).{1,12000}$/s);
 });

@@ -6,16 +6,16 @@ import { PlantClient, PlantStoreError } from "../../src/client.ts";
 /** One attempt: a response, or a failure of the connection. */
 export type Attempt = (() => Response | Promise<Response>) | Error;
 
-export const respond = (status: number, body: string, headers = {}): Attempt => {
+export const respond = (status: number, body: string, headers = {}) => {
   return () => new Response(body, { status, headers });
 };
-export const FERN = { id: 7n, name: "Fern", tag: "indoor" };
-export const OK = respond(200, '{"name":"Fern","tag":"indoor"}');
-export const HTML = "<html><h1>502 Bad Gateway</h1></html>";
+export const STORED = { name: "Fern", tag: "indoor" };
+export const FERN = { id: 7n, ...STORED };
+export const OK = respond(200, JSON.stringify(STORED));
 export const BROKEN = new TypeError("fetch failed");
 
 /** A client whose attempts end like this, one after the other; the last one is repeated. */
-export function scripted(attempts: readonly Attempt[], deadlineMs?: number) {
+export function scripted(attempts: readonly Attempt[], deadlineMs = 30_000) {
   const requests: (readonly [url: string, init: RequestInit])[] = [];
   const fetch: typeof globalThis.fetch = async (url, init = {}) => {
     const attempt = attempts[Math.min(requests.length, attempts.length - 1)];
@@ -23,8 +23,8 @@ export function scripted(attempts: readonly Attempt[], deadlineMs?: number) {
     if (typeof attempt === "function") return attempt();
     throw attempt;
   };
-  const options = { token: "t", fetch, ...(deadlineMs !== undefined && { deadlineMs }) };
-  return { client: new PlantClient("http://plants.example/garden/", options), requests };
+  const url = "http://plants.example/garden/";
+  return { client: new PlantClient(url, { token: "t", fetch, deadlineMs }), requests };
 }
 
 /** Has every wait end at once, and the limit of an attempt; returns how long each wait was to be. */
@@ -38,16 +38,6 @@ export function skipWaits(t: TestContext, random = 1): number[] {
     return original(work, 0);
   });
   return waits;
-}
-
-/** Has the deadline of 30 s pass during the wait after so many attempts. */
-export function passDeadline(t: TestContext, attempts: number): void {
-  let [now, waits] = [0, 0];
-  t.mock.method(performance, "now", () => now);
-  t.mock.method(Math, "random", () => {
-    if (++waits >= attempts) now = 30_000;
-    return 0;
-  });
 }
 
 /** An expectation of `assert.rejects`; `text` is a part of the message. */
