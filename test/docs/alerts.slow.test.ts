@@ -34,137 +34,92 @@ const disk = (free: string) => ({
 const token = (values: string) => ({
   'plant_store_token_soonest_expiry_timestamp_seconds{token="greenhouse-7"}': values,
 });
+const states = (ready: string, name: string, other: string) => ({
+  'plant_store_state{state="ready"}': ready,
+  [`plant_store_state{state="${name}"}`]: other,
+});
+const starts = (up: string, times: string) => ({ up, process_start_time_seconds: times });
+const warnings = (values: string) => ({ plant_store_warnings_total: values });
 
 /** In the case that it says, at so many minutes after the first value. */
 type Row = readonly [alert: string, fires: boolean, says: string, at: number, series: Series];
 
+/** The cases of an alert: those in which it fires, and the nearest in which it does not. */
+function cases(
+  alert: string,
+  fires: readonly [says: string, at: number, series: Series][],
+  silent: readonly [says: string, at: number, series: Series][],
+): Row[] {
+  return [
+    ...fires.map((row) => [alert, true, ...row] as const),
+    ...silent.map((row) => [alert, false, ...row] as const),
+  ];
+}
+
+const SIX_DAYS = `${6 * DAY_S}x10`;
+
 const ROWS: readonly Row[] = [
-  ["PlantStoreDown", true, "the server does not respond", 8, { up: "1x5 0x5" }],
-  ["PlantStoreDown", true, "the only server left the discovery", 8, { up: "1x5 stale" }],
-  [
+  ...cases(
     "PlantStoreDown",
-    true,
-    "the server starts a third time within 15 minutes",
-    16,
-    { up: "1x20", process_start_time_seconds: "1x5 300x3 500x3 700x10" },
-  ],
-  [
-    "PlantStoreDown",
-    false,
-    "a restart takes half a minute, twice",
-    16,
-    { up: "1x5 0 1x5 0 1x8", process_start_time_seconds: "1x5 360x6 720x9" },
-  ],
-  [
+    [
+      ["the server does not respond", 8, { up: "1x5 0x5" }],
+      ["the only server left the discovery", 8, { up: "1x5 stale" }],
+      ["a third start in 15 minutes", 16, starts("1x20", "1x5 300x3 500x3 700x10")],
+    ],
+    [["two restarts of half a minute", 16, starts("1x5 0 1x5 0 1x8", "1x5 360x6 720x9")]],
+  ),
+  ...cases(
     "PlantStoreNotReady",
-    true,
-    "the disk is full for 3 minutes",
-    9,
-    {
-      'plant_store_state{state="ready"}': "1x5 0x5",
-      'plant_store_state{state="out-of-disk"}': "0x5 1x5",
-    },
-  ],
-  [
-    "PlantStoreNotReady",
-    false,
-    "a failover of the database takes a minute",
-    8,
-    {
-      'plant_store_state{state="ready"}': "1x5 0x1 1x5",
-      'plant_store_state{state="database-away"}': "0x5 1x1 0x5",
-    },
-  ],
-  ["PlantStoreRefusesRequests", true, "a request fails each minute", 13, failures("0x5 1+1x10")],
-  [
+    [["the disk is full for 3 minutes", 9, states("1x5 0x5", "out-of-disk", "0x5 1x5")]],
+    [["a failover takes a minute", 8, states("1x5 0x1 1x5", "database-away", "0x5 1x1 0x5")]],
+  ),
+  ...cases(
     "PlantStoreRefusesRequests",
-    false,
-    "two requests fail, five minutes apart",
-    12,
-    failures("0x5 1x4 2x10"),
-  ],
-  [
-    "PlantStoreRefusesRequests",
-    false,
-    "a request conflicts each minute",
-    15,
-    requests('status="400",error="40006"', "0+1x20"),
-  ],
-  [
+    [["a request fails each minute", 13, failures("0x5 1+1x10")]],
+    [
+      ["two requests fail, five minutes apart", 12, failures("0x5 1x4 2x10")],
+      ["a request conflicts each minute", 15, requests('status="400",error="40006"', "0+1x20")],
+    ],
+  ),
+  ...cases(
     "PlantStoreDiskFills",
-    true,
-    "the disk loses a thousandth of its size each minute",
-    200,
-    disk("800-1x300"),
-  ],
-  ["PlantStoreDiskFills", true, "4 % of the disk are free", 150, disk("40x200")],
-  [
-    "PlantStoreDiskFills",
-    false,
-    "one backup takes half of the free space",
-    195,
-    disk("800x100 400x300"),
-  ],
-  [
-    "PlantStoreDiskFills",
-    false,
-    "a server that has just started sees one step",
-    95,
-    disk("800 700x300"),
-  ],
-  ["PlantStoreDiskFills", false, "6 % of the disk are free", 150, disk("60x200")],
-  [
+    [
+      ["the disk loses a thousandth of its size each minute", 200, disk("800-1x300")],
+      ["4 % of the disk are free", 150, disk("40x200")],
+    ],
+    [
+      ["one backup takes half of the free space", 195, disk("800x100 400x300")],
+      ["a server that has just started sees one step", 95, disk("800 700x300")],
+      ["6 % of the disk are free", 150, disk("60x200")],
+    ],
+  ),
+  ...cases(
     "PlantStoreSlow",
-    true,
-    "2 % of the requests take longer than 0.5 s",
-    20,
-    latency("0+98x30", "0+100x30"),
-  ],
-  [
-    "PlantStoreSlow",
-    false,
-    "0.5 % of the requests take longer than 0.5 s",
-    20,
-    latency("0+199x30", "0+200x30"),
-  ],
-  ["PlantStoreSlow", false, "no request comes", 20, latency("5x30", "9x30")],
-  ["PlantStoreTokenExpires", true, "a token expires in six days", 5, token(`${6 * DAY_S}x10`)],
-  [
+    [["2 % of the requests take longer than 0.5 s", 20, latency("0+98x30", "0+100x30")]],
+    [
+      ["0.5 % of the requests take longer than 0.5 s", 20, latency("0+199x30", "0+200x30")],
+      ["no request comes", 20, latency("5x30", "9x30")],
+    ],
+  ),
+  ...cases(
     "PlantStoreTokenExpires",
-    true,
-    "a token has expired, and its series has ended",
-    60,
-    token("1200x19 stale"),
-  ],
-  [
-    "PlantStoreTokenExpires",
-    false,
-    "a token that expires in six days was revoked, and its series has ended",
-    30,
-    token(`${6 * DAY_S}x10 stale`),
-  ],
-  ["PlantStoreTokenExpires", false, "a token expires in eight days", 5, token(`${8 * DAY_S}x10`)],
-  [
+    [
+      ["a token expires in six days", 5, token(SIX_DAYS)],
+      ["a token has expired, and its series has ended", 60, token("1200x19 stale")],
+    ],
+    [
+      ["such a token was revoked, and its series has ended", 30, token(`${SIX_DAYS} stale`)],
+      ["a token expires in eight days", 5, token(`${8 * DAY_S}x10`)],
+    ],
+  ),
+  ...cases(
     "PlantStoreWarns",
-    true,
-    "a running server logs a warning",
-    15,
-    { plant_store_warnings_total: "1x10 2x10" },
-  ],
-  [
-    "PlantStoreWarns",
-    false,
-    "a start logs one, after three of the process before",
-    12,
-    { plant_store_warnings_total: "3x10 1x10" },
-  ],
-  [
-    "PlantStoreWarns",
-    false,
-    "a first start logs one",
-    12,
-    { plant_store_warnings_total: "_x10 1x10" },
-  ],
+    [["a running server logs a warning", 15, warnings("1x10 2x10")]],
+    [
+      ["a start logs one, after three of the process before", 12, warnings("3x10 1x10")],
+      ["a first start logs one", 12, warnings("_x10 1x10")],
+    ],
+  ),
 ];
 
 function withLabels(name: string): string {

@@ -4,13 +4,11 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { STATES } from "../../src/admin/status.ts";
-import { ERRORS, statusOf } from "../../src/core/errors.ts";
 import { runCli } from "../support/cli.ts";
 import { readPage, rowsOf, wordsIn } from "../support/docs.ts";
 import { ROOT } from "../support/package.ts";
 import { renew, TABLES } from "./generate.ts";
 
-const API = "docs/api.md";
 const OPERATING = "docs/operating.md";
 const EMBEDDING = "docs/embedding.md";
 const CLIENT = "docs/client.md";
@@ -31,19 +29,6 @@ for (const table of TABLES) {
     assert.equal(readPage(table.page), await renew(table));
   });
 }
-
-test("the table of errors has every number, with its status and code", () => {
-  const documented = rowsOf(API, "error").map(({ error, status, code = "" }) => {
-    return [Number(error), Number(status), wordsIn(code)[0]];
-  });
-  const known = Object.entries(ERRORS).map(([code, error]) => [error, statusOf(error), code]);
-  assert.deepEqual(
-    documented,
-    known.sort(([a], [b]) => Number(a) - Number(b)),
-  );
-  const isOfProxies = ([error]: unknown[]) => Number(error) % 100 === 0;
-  assert.equal(known.some(isOfProxies), false, "no number ends in 00: proxies use those");
-});
 
 /** The members of a union of texts in `core/errors`. */
 function unionOf(type: string): string[] {
@@ -90,14 +75,12 @@ function exportedNames(file: string): string[] {
   return names.flatMap((name) => name.replace(/^\s*type /, "").trim() || []).sort();
 }
 
-const EXPORTS: readonly [file: string, page: string, tables: readonly string[]][] = [
-  ["client.ts", CLIENT, ["client export"]],
-  ["postgres/index.ts", "docs/database.md", ["database export"]],
-];
-
-for (const [file, page, tables] of EXPORTS) {
+for (const [file, page, table] of [
+  ["client.ts", CLIENT, "client export"],
+  ["postgres/index.ts", "docs/database.md", "database export"],
+] as const) {
   test(`${page} has every export of ${file}, once`, () => {
-    const words = tables.flatMap((table) => wordsOf(page, table));
+    const words = wordsOf(page, table);
     assert.deepEqual(words.map((word) => word.split("(")[0]).sort(), exportedNames(file));
   });
 }
