@@ -119,9 +119,8 @@ export class Listener {
     if (exchange.res.headersSent) return; // by other code of the server around this listener
     const { req } = exchange;
     try {
-      const isAllowed = this.#receive(exchange);
-      const isAsked = req.headers["access-control-request-method"] !== undefined;
-      if (isAllowed && req.method === "OPTIONS" && isAsked) {
+      const mayBePreflight = this.#receive(exchange) && req.method === "OPTIONS";
+      if (mayBePreflight && req.headers["access-control-request-method"] !== undefined) {
         exchange.respond(preflightReply(req));
         return;
       }

@@ -2,12 +2,35 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import net from "node:net";
 import { test } from "node:test";
+import { promisify } from "node:util";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { sendRaw } from "../support/client.ts";
-import { encodeRequest, resultOf } from "../support/contract.ts";
+import { chunked, encodeRequest, plantBody, resultOf } from "../support/contract.ts";
+import { parseAnswers } from "../support/raw.ts";
 import { startService } from "../support/service.ts";
-import { until } from "../support/watch.ts";
+import { collectMessages, until } from "../support/watch.ts";
+
+/** A request that is refused before its body arrives, with a response that closes the connection. */
+const REFUSED = {
+  headers: { Authorization: undefined, "Transfer-Encoding": "chunked" },
+  body: chunked("{}"),
+};
+
+test("a client that sends all before it reads gets the responses up to a refusal that closes, and nothing after it is read", async (t) => {
+  const service = await startService(t);
+  const started = collectMessages(t, "http.server.request.start");
+  const rest = Array.from({ length: 2000 }, () => ({ body: plantBody(2) }));
+  const long = { body: Buffer.alloc(32 * 1024 * 1024) };
+  const requests = [{ body: plantBody(1) }, REFUSED, ...rest, long];
+  const bytes = Buffer.concat(requests.map((each) => encodeRequest(service, each)));
+  const socket = net.connect(service.port, "127.0.0.1").pause();
+  await promisify<Buffer, void>(socket.write).call(socket, bytes);
+  const answers = parseAnswers(Buffer.concat(await socket.toArray()));
+  assert.deepEqual(answers.map(resultOf), [200, 40101]);
+  assert.equal(started.length, 2);
+});
 
 test("what reads hold is given back if CONNECT follows them", async (t) => {
   const { port, token } = await startService(t);

@@ -6,7 +6,7 @@ import tls from "node:tls";
 import { promisify } from "node:util";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
-import { assertCommonHeaders, chunked, encodeRequest } from "../support/contract.ts";
+import { chunked, encodeRequest } from "../support/contract.ts";
 import { parseAnswers } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 import { collectMessages, TIMEOUT } from "../support/watch.ts";
@@ -28,19 +28,6 @@ function create(service: Service, id: number): Buffer {
 }
 
 describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
-  test("serves HTTPS, and its URL begins with https", async (t) => {
-    const service = await startSecure(t, { basePath: "/garden" });
-    assert.equal(service.url, `https://127.0.0.1:${service.port}/garden`);
-    const client = await service.connect();
-    const body = '{"id":1,"name":"Fern"}';
-    await client.send(encodeRequest(service, { target: "/garden/plants", body }));
-    const answer = await client.next();
-    assert.deepEqual([answer.status, answer.text], [200, '{"name":"Fern"}']);
-    assertCommonHeaders(answer);
-    assert.deepEqual(service.logLines(), [body]);
-    client.destroy();
-  });
-
   test("sends a refusal that closes after the responses before it, also to a client that reads later", async (t) => {
     const service = await startSecure(t);
     const started = collectMessages(t, "http.server.request.start");
@@ -122,6 +109,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
 describe("replaceCertificate()", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
   test("shows new connections the new certificate, and keeps open ones", async (t) => {
     const service = await startSecure(t);
+    assert.equal(service.url, `https://127.0.0.1:${service.port}`);
     const old = await service.connect();
     await old.send(create(service, 1));
     assert.equal((await old.next()).status, 200);

@@ -146,23 +146,4 @@ describe("while a token is verified", () => {
     }
     assert.equal((await plants.get(2n))?.name.length, 300_000);
   });
-
-  test("and its client leaves, nothing is stored", async (t) => {
-    const tokens = new WaitingVerifier();
-    const { open, plants } = await connect(t, tokens);
-    for (const bytes of [create("good", 1), create("good", 1).subarray(0, -5)]) {
-      const leaving = await open();
-      await leaving.send(bytes);
-      await until("it waits", () => tokens.waiting.length === 1);
-      leaving.reset();
-      const other = await open();
-      const naked = encodeRequest({ token: "" }, { headers: { Authorization: undefined } });
-      await other.send(naked);
-      assert.equal(resultOf(await other.next()), 40101); // what was sent before was read
-      tokens.release();
-      await other.send(naked);
-      assert.equal(resultOf(await other.next()), 40101);
-    }
-    assert.equal(await plants.get(1n), undefined);
-  });
 });

@@ -51,7 +51,7 @@ an unsafe request id of the client is repeated: contract/contract
 + typeof sent === "string" ? sent
 what requests hold is never given back: http/memory
 -     this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
-a client that sends a long body before it reads gets no response: http/pipelining
+a client that sends a long body before it reads gets no response: http/connection
 - () => (this.isLast ? linger(req.socket) : res.end())
 + () => (this.isLast ? req.socket.destroySoon() : res.end())
 http/budget.ts
