@@ -1,4 +1,4 @@
-/** The unit of the service, checked by systemd's own tools. */
+/** The units of the service and of its daily backup, checked by systemd's own tools. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { ROOT } from "../support/package.ts";
 
 const NEEDS_SYSTEMD =
   spawnSync("systemd-analyze", ["--version"]).status === 0
@@ -31,6 +32,15 @@ function analyze(t: TestContext, unit: string, ...words: string[]) {
 test("systemd accepts the service without a warning", NEEDS_SYSTEMD, async (t) => {
   const { status, stdout, stderr } = analyze(t, await printUnit(), "verify");
   assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+});
+
+test("systemd accepts the units of the daily backup", NEEDS_SYSTEMD, () => {
+  const files = ["service", "timer"].map((type) => `docs/deploy/plant-store-backup.${type}`);
+  const options = { cwd: ROOT, encoding: "utf8" } as const;
+  const { stderr } = spawnSync("systemd-analyze", ["verify", ...files], options);
+  const faults = stderr.split("\n").filter((line) => line.includes("plant-store-backup"));
+  const unknown = faults.filter((line) => !line.includes("/usr/local/bin/plant-store"));
+  assert.deepEqual(unknown, []);
 });
 
 test("the exposure of the service is below 2.0", NEEDS_SYSTEMD, async (t) => {

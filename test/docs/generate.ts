@@ -3,54 +3,47 @@
  *
  *   npm run docs    writes them into their pages; a test compares both
  */
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { encodeMetrics } from "../../src/admin/metrics.ts";
 import { Recorder } from "../../src/admin/recorder.ts";
-import { statusOf } from "../../src/core/errors.ts";
+import { ERRORS, statusOf } from "../../src/core/errors.ts";
 import { TestStatus } from "../support/admin.ts";
 import { runCli } from "../support/cli.ts";
+import { readPage } from "../support/docs.ts";
 import { ROOT } from "../support/package.ts";
 
-interface Table {
-  readonly page: string;
-  readonly columns: readonly string[];
-  readonly make: () => Promise<string[][]>;
-}
+type Table = { page: string; columns: string[]; make: () => Promise<string[][]> };
 
-const COMMAND_LINE = "docs/command-line.md";
+const page = "docs/command-line.md";
 
 export const TABLES: readonly Table[] = [
-  { page: COMMAND_LINE, columns: ["command", "what it does"], make: makeCommands },
-  {
-    page: COMMAND_LINE,
-    columns: ["option of serve", "what it does"],
-    make: () => readOptions("serve"),
-  },
-  { page: COMMAND_LINE, columns: ["other option", "of", "what it does"], make: makeOtherOptions },
+  { page, columns: ["command", "what it does"], make: makeCommands },
+  { page, columns: ["option of serve", "what it does"], make: () => readOptions("serve") },
+  { page, columns: ["other option", "of", "what it does"], make: makeOtherOptions },
   { page: "docs/api.md", columns: ["error", "status", "code", "what happened"], make: makeErrors },
   { page: "docs/operating.md", columns: ["metric", "type", "meaning"], make: makeMetrics },
 ];
 
 /** The page, with the rows of the table as the program has them. */
 export async function renew({ page, columns, make }: Table): Promise<string> {
-  const text = readFileSync(path.join(ROOT, page), "utf8");
   const head = `| ${columns.join(" | ")} |\n|${"---|".repeat(columns.length)}\n`;
   const rows = (await make()).map((cells) => {
     return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |\n`;
   });
-  const [before = "", rest] = text.split(head);
+  const [before = "", rest] = readPage(page).split(head);
   if (rest === undefined) throw new Error(`${page}: expected a table with the head ${head}`);
   return before + head + rows.join("") + rest.replace(/^(\|.*\n)*/, "");
 }
 
 /** The comment of a code says what happened. */
 async function makeErrors(): Promise<string[][]> {
-  const source = readFileSync(path.join(ROOT, "src/core/errors.ts"), "utf8");
-  const codes = source.matchAll(/^ {2}(\w+): (\d{5}), \/\/ (.*)$/gm);
-  return Array.from(codes, ([, code = "", error = "", comment = ""]) => {
-    return [error, `${statusOf(Number(error))}`, `\`${code}\``, comment];
+  const source = readPage("src/core/errors.ts");
+  return Object.entries(ERRORS).map(([code, error]) => {
+    const [comment = ""] =
+      source.match(new RegExp(`(?<=^ {2}${code}: ${error}, // ).*`, "m")) ?? [];
+    return [`${error}`, `${statusOf(error)}`, `\`${code}\``, comment];
   });
 }
 
@@ -84,7 +77,7 @@ async function readOptions(command: string): Promise<string[][]> {
   return Array.from(options, ([, option = "", text = ""]) => [`\`${option}\``, text]);
 }
 
-/** The options that `serve` has not, or has without this default. */
+/** The options that `serve` lacks, or has with another default. */
 async function makeOtherOptions(): Promise<string[][]> {
   const known = (await readOptions("serve")).map(String);
   const rows = new Map<string, string[]>();

@@ -1,27 +1,97 @@
-/** Compares the tables of the documentation with the code: each has everything once, and nothing else. */
+/** Compares the documentation with the code: each table has everything once, and each name is that of something. */
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { STATES } from "../../src/admin/status.ts";
-import { runCli } from "../support/cli.ts";
-import { readPage, rowsOf, wordsIn } from "../support/docs.ts";
+import { ERRORS } from "../../src/core/errors.ts";
+import { namesIn, PAGES, readPage } from "../support/docs.ts";
 import { ROOT } from "../support/package.ts";
 import { renew, TABLES } from "./generate.ts";
 
-const OPERATING = "docs/operating.md";
-const EMBEDDING = "docs/embedding.md";
 const CLIENT = "docs/client.md";
+const EMBEDDING = "docs/embedding.md";
+const OPERATING = "docs/operating.md";
+const DASHBOARD = "docs/deploy/grafana-dashboard.json";
+const RULES = "docs/deploy/prometheus-rules.yml";
 
-function readSource(file: string): string {
-  return readFileSync(path.join(ROOT, "src", file), "utf8");
+function filesIn(folder: string): string[] {
+  return readdirSync(path.join(ROOT, folder), { recursive: true, encoding: "utf8" });
 }
 
-/** The words in a column of a table, sorted. The table is that whose first column has this name. */
-function wordsOf(page: string, table: string, column = table): string[] {
-  return rowsOf(page, table)
-    .flatMap((row) => wordsIn(row[column]))
-    .sort();
+/** What the groups of a pattern match in a file, or in each of a folder. */
+function find(where: string, pattern: RegExp): string[] {
+  const files = where.includes(".") ? [where] : filesIn(where).map((file) => `${where}/${file}`);
+  const matches = files.flatMap((file) => [...readPage(file).matchAll(pattern)]);
+  return [...new Set(matches.map(([, ...groups]) => groups.join(" ")))];
+}
+
+/** The members of a union of texts in `core/errors`. */
+function unionOf(type: string): string[] {
+  return find("src/core/errors.ts", new RegExp(`(?<=export type ${type} =[^;]*\\| ")(\\w+)`, "g"));
+}
+
+/** The names that an entry point of the package exports. */
+function exportsOf(file: string): string[] {
+  const lists = find(file, /^export (?:type )?\{([^}]*)\}/gm).flatMap((list) => list.split(","));
+  const listed = lists.flatMap((name) => name.replace(/^\s*type /, "").trim() || []);
+  return [...listed, ...find(file, /^export (?:class|interface|(?:async )?function) (\w+)/gm)];
+}
+
+/** The folders of a folder that have source files. */
+function foldersOf(folder: string): string[] {
+  const names = filesIn(folder).map((file) => /^(\w+)\/[\w.-]+\.ts$/.exec(file)?.[1] ?? []);
+  return [...new Set(names.flat())];
+}
+
+const rooms = foldersOf("src");
+const folders = foldersOf("test").filter((name) => ![...rooms, "client"].includes(name));
+const named = find("docs/architecture.md", new RegExp(`\`((?:${rooms.join("|")})/[a-z-]+)\``, "g"));
+const existing = named.filter((file) => existsSync(path.join(ROOT, `src/${file}.ts`)));
+const reports = find("src/cli", /(?:level: |report\()"(\w+)",\s*(?:event: )?"([a-z-]+)"/g);
+// The lines of requests have a code path of their own.
+const events = ["info request", ...reports].map((pair) => pair.split(" ").reverse().join(" "));
+const statuses = find("src/cli/command.ts", /(?<=^Exit status: .*)(\d)/gm);
+const paths = find("src/admin/server.ts", /^ +case "(.*)":$/gm);
+const channels = find("src/core/channels.ts", /^ {2}"(plant-store:\w+)": (\w+);$/gm);
+const database = exportsOf("src/postgres/index.ts");
+const numbers = Object.values(ERRORS).filter((error) => error % 100 !== 0); // 00: of proxies
+
+const metrics = namesIn(OPERATING, "metric");
+const asked = [DASHBOARD, RULES].flatMap((file) => find(file, /\b((?:plant_store|process)_\w+)/g));
+const series = asked.map((name) => name.replace(/_(bucket|sum|count)$/, ""));
+const flags = find("docs/command-line.md", /^\| `--([a-z-]+)/gm);
+const variables = flags.map((flag) => `PLANT_STORE_${flag.replaceAll("-", "_").toUpperCase()}`);
+const set = ["docs/deploy", "docs/deploy.md"].flatMap((where) =>
+  find(where, /^[^#\n]*?(PLANT_STORE_\w+)/gm),
+);
+const { scripts } = JSON.parse(readPage("package.json"));
+const run = PAGES.flatMap((page) => find(page, /npm run ([\w:-]+)/g));
+
+const LISTS: readonly [what: string, documented: string[], known: readonly string[]][] = [
+  ["code of data", namesIn(EMBEDDING, "code"), unionOf("DataErrorCode")],
+  ["code of the client", namesIn(CLIENT, "client code"), unionOf("ErrorCode")],
+  ["event with its level", namesIn(OPERATING, "event", "level"), events],
+  ["exit status", namesIn(OPERATING, "status"), statuses],
+  ["state", namesIn(OPERATING, "state"), STATES],
+  ["path of the admin listener", namesIn(OPERATING, "path"), paths],
+  ["channel and type of message", namesIn(EMBEDDING, "channel", "message"), channels],
+  ["export of the client", namesIn(CLIENT, "client export"), exportsOf("src/client.ts")],
+  ["export of the database", namesIn("docs/database.md", "database export"), database],
+  ["folder of tests besides those of src", namesIn("CONTRIBUTING.md", "folder"), folders],
+  ["source file that the architecture names", named, existing],
+  ["error number", namesIn("docs/api.md", "error"), numbers.map(String)],
+  ["alert", namesIn(OPERATING, "alert"), find(RULES, /- alert: (\w+)/g)],
+  ["metric of alerts and the dashboard", series, series.filter((name) => metrics.includes(name))],
+  ["variable of a deployment", set, set.filter((name) => variables.includes(name))],
+  ["npm script that a page names", run, run.filter((name) => name in scripts)],
+];
+
+for (const [what, documented, known] of LISTS) {
+  test(`the docs have every ${what}, and no other`, () => {
+    assert.ok(documented.length > 0, "they are found");
+    assert.deepEqual(documented.toSorted(), known.toSorted());
+  });
 }
 
 for (const table of TABLES) {
@@ -29,92 +99,3 @@ for (const table of TABLES) {
     assert.equal(readPage(table.page), await renew(table));
   });
 }
-
-/** The members of a union of texts in `core/errors`. */
-function unionOf(type: string): string[] {
-  const pattern = new RegExp(`export type ${type} =([\\s\\S]*?);`);
-  const [, union = ""] = pattern.exec(readSource("core/errors.ts")) ?? [];
-  return Array.from(union.matchAll(/\| "(\w+)"/g), ([, code = ""]) => code).sort();
-}
-
-test("the tables of codes that never reach a client have each of them", () => {
-  assert.deepEqual(wordsOf(EMBEDDING, "code"), unionOf("DataErrorCode"));
-  assert.deepEqual(wordsOf(CLIENT, "client code"), unionOf("ErrorCode"));
-});
-
-test("the table of log events has every event with its level, and no other", () => {
-  const text = readdirSync(path.join(ROOT, "src/cli"))
-    .map((file) => readSource(`cli/${file}`))
-    .join("\n");
-  const notices = text.matchAll(/(?:level: |report\()"(\w+)",\s*(?:event: )?"([a-z-]+)"/g);
-  const events = new Map(Array.from(notices, ([, level = "", event = ""]) => [event, level]));
-  events.set("request", "info"); // its lines have a code path of their own
-  const documented = rowsOf(OPERATING, "event").map(({ event = "", level }) => [
-    wordsIn(event)[0],
-    level,
-  ]);
-  assert.deepEqual(documented.sort(), [...events].sort());
-});
-
-test("the tables of operation have every exit status, state and path of the admin listener", async () => {
-  const { stdout } = await runCli(["--help"]);
-  const [, meant = ""] = /^Exit status: (.*)$/m.exec(stdout) ?? [];
-  const statuses = rowsOf(OPERATING, "status").map(({ status }) => Number(status));
-  assert.deepEqual(statuses, Array.from(meant.matchAll(/\d/g), Number));
-  assert.deepEqual(wordsOf(OPERATING, "state"), [...STATES].sort());
-  const paths = readSource("admin/server.ts").matchAll(/^ +case "(.*)":$/gm);
-  assert.deepEqual(wordsOf(OPERATING, "path"), Array.from(paths, ([, path]) => path).sort());
-});
-
-/** The names that an entry point of the package exports. */
-function exportedNames(file: string): string[] {
-  const text = readSource(file);
-  const lists = text.matchAll(/^export (?:type )?\{([^}]*)\}/gm);
-  const declared = text.matchAll(/^export (?:class|interface|(?:async )?function) (\w+)/gm);
-  const names = [...lists, ...declared].flatMap(([, list = ""]) => list.split(","));
-  return names.flatMap((name) => name.replace(/^\s*type /, "").trim() || []).sort();
-}
-
-for (const [file, page, table] of [
-  ["client.ts", CLIENT, "client export"],
-  ["postgres/index.ts", "docs/database.md", "database export"],
-] as const) {
-  test(`${page} has every export of ${file}, once`, () => {
-    const words = wordsOf(page, table);
-    assert.deepEqual(words.map((word) => word.split("(")[0]).sort(), exportedNames(file));
-  });
-}
-
-test("the table of channels has every channel with the type of its message", () => {
-  const text = readSource("core/channels.ts");
-  const channels = Array.from(text.matchAll(/channel\("(plant-store:\w+)"\)/g), ([, name]) => name);
-  const rows = rowsOf(EMBEDDING, "channel");
-  assert.deepEqual(wordsOf(EMBEDDING, "channel"), channels.sort());
-  for (const { channel = "", message = "" } of rows) {
-    const [name = ""] = wordsIn(channel);
-    assert.match(text, new RegExp(`On \`${name}\`[\\s\\S]*?interface ${wordsIn(message)[0]}\\b`));
-  }
-});
-
-test("every source file that the architecture names exists", () => {
-  const rooms = readdirSync(path.join(ROOT, "src")).filter((name) => !name.endsWith(".ts"));
-  const pattern = new RegExp(`\`((?:${rooms.join("|")})/[a-z-]+)\``, "g");
-  const text = readPage("docs/architecture.md");
-  const named = Array.from(text.matchAll(pattern), ([, file]) => `src/${file}.ts`);
-  assert.ok(named.length > 10, "they are found");
-  assert.deepEqual(
-    named.filter((file) => !existsSync(path.join(ROOT, file))),
-    [],
-  );
-});
-
-test("CONTRIBUTING says what each folder of tests shows that mirrors none of src", () => {
-  const folders = (of: string) => {
-    const files = readdirSync(path.join(ROOT, of), { recursive: true, encoding: "utf8" });
-    const names = files.map((file) => /^(\w+)\/[\w.-]+\.ts$/.exec(file)?.[1] ?? []);
-    return [...new Set(names.flat())];
-  };
-  const rooms = [...folders("src"), "client"]; // the client is a file
-  const others = folders("test").filter((name) => !rooms.includes(name));
-  assert.deepEqual(wordsOf("CONTRIBUTING.md", "folder"), others.sort());
-});
