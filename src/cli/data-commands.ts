@@ -80,16 +80,14 @@ The exit status is 3 if a line was refused.`,
     const statFile = () => withIoError(`Cannot read "${file}"`, () => fs.promises.stat(file));
     const stat = file === "-" ? undefined : await statFile();
     if (stat?.isDirectory()) {
-      throw new UsageError(
-        `import: expected a file, got the folder "${file}"; name its plants.jsonl`,
-      );
+      throw new UsageError(`expected a file, got the folder "${file}"; name its plants.jsonl`);
     }
-    const bytes = stat?.isFile() ? stat.size : undefined; // a pipe can be read only once
-    if (bytes !== undefined && !(await isImportable(file, bytes))) return 3;
+    // A pipe can be read only once.
+    if (stat?.isFile() && !(await isImportable(file))) return 3;
     const store = await openStore(options, "import");
     try {
       const text = file === "-" ? process.stdin : fs.createReadStream(file);
-      const outcome = await importText(store.plants, text, "importing", bytes);
+      const outcome = await importText(store.plants, text, "importing");
       const { created, replayed, refused } = outcome;
       await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
       return refused === 0 ? 0 : 3;
@@ -100,13 +98,13 @@ The exit status is 3 if a line was refused.`,
 });
 
 /** Reads a file as an import does, and creates nothing. Returns whether every line is a plant. */
-async function isImportable(file: string, bytes: number): Promise<boolean> {
+async function isImportable(file: string): Promise<boolean> {
   const create = async (plant: NewPlant) => {
     validatePlant(plant);
     return "created" as const;
   };
   const text = fs.createReadStream(file);
-  const { refused } = await importText({ create }, text, "checking the file", bytes);
+  const { refused } = await importText({ create }, text, "checking the file");
   if (refused === 0) return true;
   const expected = 'expected on each line a plant, such as {"id":7,"name":"Fern","tag":"indoor"}';
   printMessage(`nothing was created: ${expected}; correct "${file}" and import it again`);
@@ -129,13 +127,10 @@ function importText(
   plants: Pick<PlantService, "create">,
   text: AsyncIterable<Buffer>,
   what: string,
-  bytes: number | undefined,
 ): Promise<ImportReport> {
   const print = printFirst();
   const onRefused = (line: number, reason: string) => print(`refused line ${line}: ${reason}`);
-  return withProgress(what, (show) =>
-    importPlants(plants, text, { onRefused, onProgress: (done) => show(done, bytes) }),
-  );
+  return withProgress(what, (show) => importPlants(plants, text, { onRefused, onProgress: show }));
 }
 
 const backup = defineCommand({

@@ -113,7 +113,7 @@ let drawnAt: number | undefined;
 /** Shows on a terminal how far a long piece of work has come, until the next notice or the end. */
 export async function withProgress<T>(
   what: string,
-  work: (show: (bytes: number, total: number | undefined) => void) => Promise<T>,
+  work: (show: (bytes: number, total?: number) => void) => Promise<T>,
 ): Promise<T> {
   const inMb = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
   try {
