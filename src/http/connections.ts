@@ -82,9 +82,7 @@ export class Connections {
     });
     server.on("request", this.#handle);
     server.on("checkExpectation", this.#handle); // else Node responds 417 without a body
-    server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
-      this.#handle(req, res, () => res.writeContinue());
-    });
+    server.on("checkContinue", this.#handle); // else it sends 100 before a refusal
     server.on("clientError", (error, socket) => this.#refuse(socket as Socket, error));
   }
 
@@ -116,7 +114,7 @@ export class Connections {
     );
   }
 
-  readonly #handle = (req: IncomingMessage, res: ServerResponse, sendContinue?: () => void) => {
+  readonly #handle = (req: IncomingMessage, res: ServerResponse) => {
     const { socket } = req;
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
@@ -135,7 +133,7 @@ export class Connections {
     const exchange = this.#begin(connection, req, res);
     const isOneTooMany = connection.unanswered > UNANSWERED_MAX;
     const error = isOneTooMany ? overloaded() : framingErrorOf(req);
-    if (error === undefined) this.#listener.handle(exchange, sendContinue);
+    if (error === undefined) this.#listener.handle(exchange);
     else this.#listener.refuse(exchange, error);
     if (exchange.caller !== undefined) connection.client = exchange.caller.name;
     else if (exchange.res.headersSent) connection.refusedAt = socket.bytesRead;

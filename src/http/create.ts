@@ -26,18 +26,14 @@ let longBody: Promise<unknown> = Promise.resolve();
 /**
  * Reads the body, creates, and responds, also to later failures.
  *
- * @param sendContinue asks the client for the body, if it waits for that.
  * @throws PlantStoreError for the head, `overloaded`, or `internal` if other code has read of the body.
  */
-export function create(
-  exchange: Exchange,
-  plants: PlantService,
-  bytesMax: number,
-  sendContinue?: () => void,
-): void {
-  checkBodyHeaders(exchange.req);
+export function create(exchange: Exchange, plants: PlantService, bytesMax: number): void {
+  const { req, res, isOurs } = exchange;
+  checkBodyHeaders(req);
   const reading = readBody(exchange, bytesMax);
-  sendContinue?.();
+  // The client waits for that; another server has sent it already.
+  if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
   store(exchange, plants, reading).catch((error) => exchange.fail(error));
 }
 

@@ -72,6 +72,8 @@ export class Exchange {
   caller: VerifiedToken | undefined;
   operation: RequestMessage["operation"];
   bodyBytes = 0;
+  /** Of our own server, and not of one that the listener is mounted in. */
+  readonly isOurs: boolean;
   /** The connection closes after the response, and no request that follows is carried out. */
   isLast = false;
   readonly #shared: Shared;
@@ -86,7 +88,7 @@ export class Exchange {
   #isPublished = false;
   #isEnded = false;
 
-  /** @param onEnd is called once the system has the response, or the client has left. Only for our own server. */
+  /** @param onEnd is called once the system has the response, or the client has left. For our own server. */
   constructor(
     req: IncomingMessage,
     res: ServerResponse,
@@ -97,6 +99,7 @@ export class Exchange {
     this.res = res;
     this.#shared = shared;
     this.#onEnd = onEnd;
+    this.isOurs = onEnd !== undefined;
     const sent = req.headers["x-request-id"];
     this.requestId = typeof sent === "string" && SAFE_ID.test(sent) ? sent : OUR_ID + ++made;
     if (requests.hasSubscribers) {
@@ -136,7 +139,7 @@ export class Exchange {
   /** Gives nothing back until this work is over, even if the client leaves before, so that work cannot pile up. */
   during<T>(work: Promise<T>): Promise<T> {
     this.#unfinished++;
-    work.then(this.#finish, this.#finish);
+    Promise.resolve(work).then(this.#finish, this.#finish); // a store of others may not be async
     return work;
   }
 
@@ -165,7 +168,7 @@ export class Exchange {
     const isAlone = length === 0 || req.method === "HEAD" || !(req.socket instanceof Socket);
     // Ended later, and as Latin-1, head and body are one short write; `end(body)` makes two. Middleware around a
     // mounted listener may drop the callback of a write.
-    if (isAlone || (this.#onEnd === undefined && !this.isLast)) res.end(body, encoding);
+    if (isAlone || !(this.isOurs || this.isLast)) res.end(body, encoding);
     else res.write(body, encoding, () => (this.isLast ? linger(req.socket) : res.end()));
     this.publish(status, error);
   }

@@ -64,7 +64,6 @@ export interface ListenerOptions {
  */
 export function createRequestListener(options: ListenerOptions): RequestListener {
   const listener = new Listener(options);
-  // Frameworks pass a third argument of their own, which must not arrive as sendContinue.
   return (req, res) => listener.handle(new Exchange(req, res, listener));
 }
 
@@ -114,8 +113,8 @@ export class Listener {
     exchange.fail(error);
   }
 
-  /** Carries a request out; `sendContinue` is called before its body is read. Never throws. */
-  handle(exchange: Exchange, sendContinue?: () => void): void {
+  /** Carries a request out. Never throws. */
+  handle(exchange: Exchange): void {
     if (exchange.res.headersSent) return; // by other code of the server around this listener
     const { req } = exchange;
     try {
@@ -128,9 +127,9 @@ export class Listener {
       const verdict = this.tokens.verify(exchange.token);
       if (types.isPromise(verdict)) {
         holdBody(req, verdict);
-        const carryOut = (caller: Verdict) => this.#carryOut(exchange, caller, sendContinue);
+        const carryOut = (caller: Verdict) => this.#carryOut(exchange, caller);
         verdict.then(carryOut).catch((error) => exchange.fail(error));
-      } else this.#carryOut(exchange, verdict, sendContinue);
+      } else this.#carryOut(exchange, verdict);
     } catch (error) {
       exchange.fail(error);
     }
@@ -151,7 +150,7 @@ export class Listener {
   }
 
   /** @throws what is wrong with the head, in the turn of the call: nothing that follows is carried out before. */
-  #carryOut(exchange: Exchange, caller: Verdict, sendContinue?: () => void): void {
+  #carryOut(exchange: Exchange, caller: Verdict): void {
     const { req } = exchange;
     if (exchange.res.headersSent || exchange.isOver) return; // while the token was verified
     if (!caller) throw invalidToken();
@@ -163,7 +162,7 @@ export class Listener {
       throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
     }
     if (exchange.operation === "createPlant") {
-      create(exchange, this.#plants, this.#bodyBytesMax, sendContinue);
+      create(exchange, this.#plants, this.#bodyBytesMax);
       return;
     }
     if (coding !== undefined || Number(length) > 0) {
