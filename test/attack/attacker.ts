@@ -9,7 +9,6 @@ import net from "node:net";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ATTACKS, type Target } from "./attacks.ts";
-import { changeKeys } from "./new-keys.ts";
 
 /** The kernel drops the packets of more that wait to be accepted. */
 const OPENED_AT_A_TIME = 200;
@@ -20,7 +19,7 @@ const STATUS = Buffer.from("HTTP/1.1 ");
 
 const attack = ATTACKS.find(({ name }) => name === process.argv[2]);
 if (attack === undefined) throw new Error(`expected the name of an attack, got ${process.argv[2]}`);
-const { by, connections, ahead = 1, responses, send, changesKeys = false } = attack;
+const { by, connections, ahead = 1, responses, send } = attack;
 
 const done = { opened: 0, closed: 0, readBytes: 0, statuses: {} as Record<string, number> };
 let count = 0;
@@ -35,11 +34,8 @@ function open(target: Target): net.Socket {
     done.closed++;
     setTimeout(open, 1, target);
   });
-  socket.on("connect", () => {
-    if (changesKeys) changeKeys(socket);
-    else sendMore(socket, target, ahead);
-  });
-  if (responses === "read" && !changesKeys) readAll(socket, target);
+  socket.on("connect", () => sendMore(socket, target, ahead));
+  if (responses === "read") readAll(socket, target);
   if (responses === "read slowly") readSlowly(socket);
   if (responses === "discarded") socket.resume();
   return socket;

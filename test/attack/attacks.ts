@@ -25,8 +25,6 @@ export interface Attack {
   readonly responses: "read" | "read slowly" | "discarded" | "never read" | "not waited for";
   /** Whether the server speaks TLS. */
   readonly overTls?: boolean;
-  /** Whether it makes a handshake, then changes the keys again and again instead of sending. */
-  readonly changesKeys?: boolean;
 }
 
 const MIB = 2 ** 20;
@@ -87,7 +85,7 @@ const unknown = Buffer.from("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 const metrics = Buffer.from("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
 const NDJSON = { Accept: "application/x-ndjson" };
 
-type More = Partial<Pick<Attack, "ahead" | "overTls" | "changesKeys">>;
+type More = Partial<Pick<Attack, "ahead" | "overTls">>;
 
 /** A row of the table. */
 function attack(
@@ -188,10 +186,6 @@ export const ATTACKS: readonly Attack[] = [
   attack(NOBODY, "silent connections on all places", 3400, "read", NOTHING, { overTls: true }),
   attack(NOBODY, "no token, responses never read", 1000, "never read", () => unknown, {
     ahead: 1000,
-  }),
-  attack(NOBODY, "new TLS keys, again and again", 1, "read", NOTHING, {
-    overTls: true,
-    changesKeys: true,
   }),
   attack(
     "a local user",
