@@ -1,4 +1,4 @@
-/** How much memory the process may take, and how much of it each large budget lends by default; in bytes. */
+/** How much memory there is, and the default of the large budgets; in bytes. */
 import { totalmem } from "node:os";
 
 const MIB = 1024 * 1024;
@@ -13,7 +13,7 @@ export function defaultBudget(): number {
   return Math.floor(Math.min(Math.max(totalMemory() / 32, 4 * MIB), 64 * MIB));
 }
 
-/** What of it the process does not use yet. @internal */
+/** What of it is still free for this process. @internal */
 export function memoryLeft(): number {
   let used = 0;
   try {

@@ -20,17 +20,18 @@ import type { Lock } from "./lock.ts";
 
 export class LogFile {
   readonly path: string;
+  /** Where the file ends if only this process has changed it since it was opened. */
+  end: number;
   readonly #file: OpenFile;
   readonly #identity: FileState;
   readonly #lock: Lock | undefined;
-  #end: number;
 
   private constructor(filePath: string, file: OpenFile, lock?: Lock) {
     this.path = filePath;
     this.#file = file;
     this.#identity = file.state();
     this.#lock = lock;
-    this.#end = Number(this.#identity.size);
+    this.end = Number(this.#identity.size);
   }
 
   /** Opens for reading and appending; makes a missing file, whose name is not durable yet. @throws `io_error`. */
@@ -49,11 +50,6 @@ export class LogFile {
     }
   }
 
-  /** Where the file ends if only this process has changed it since it was opened. */
-  get end(): number {
-    return this.#end;
-  }
-
   /**
    * Appends all bytes durably.
    *
@@ -63,7 +59,7 @@ export class LogFile {
    * written could not be cut either.
    */
   async append(bytes: Buffer): Promise<void> {
-    const end = this.#end + bytes.length;
+    const end = this.end + bytes.length;
     let written = 0;
     try {
       while (written < bytes.length) {
@@ -75,18 +71,19 @@ export class LogFile {
       await this.#undo(written, end, cause);
     }
     this.assertUnchanged(end);
-    this.#end = end;
+    this.end = end;
   }
 
-  /** Cuts what a failed append has written. If all of it was counted, the write was refused; else its sync failed. */
+  /** Cuts what a failed append has written. If that is what the calls reported, there was no room; else a sync failed. */
   async #undo(written: number, end: number, cause: unknown): Promise<never> {
     const why = `Cannot write "${this.path}": ${describeSystemError(cause)}`;
     let isRefusal = isNoRoom(cause);
     try {
-      this.assertUnchanged(this.#end, end); // more than our bytes are another program's: those stay
-      const found = Number(this.#file.state().size) - this.#end;
+      this.assertUnchanged(this.end, end); // a longer file holds bytes of another program: do not cut it
+      const found = Number(this.#file.state().size) - this.end;
       isRefusal &&= found === written;
-      if (found > 0) await this.#cut(this.#end);
+      if (found > 0) await this.#cut(this.end);
+      if (isRefusal) this.assertUnchanged(); // nor was it changed while the cut was synced
     } catch (error) {
       if (isRefusal && error instanceof PlantStoreError) throw error;
       throw unsyncedError(`${why}; nor can it be undone: ${describeSystemError(error)}`, error);
@@ -107,7 +104,7 @@ export class LogFile {
   /** Synced, or a power cut could join old sectors with those of the next append. */
   async #cut(length: number): Promise<void> {
     this.#file.truncate(length);
-    this.#end = length;
+    this.end = length;
     await this.#file.sync();
   }
 
@@ -138,7 +135,7 @@ export class LogFile {
    * @throws PlantStoreError `locked` unless the lock is held, and the path leads to this file with a length
    * from `size` to `sizeMax`; the system's error if it cannot be found out.
    */
-  assertUnchanged(size = this.#end, sizeMax = size): void {
+  assertUnchanged(size = this.end, sizeMax = size): void {
     this.#lock?.assertHeld();
     const found = disk.stat(this.path);
     let fault: string;

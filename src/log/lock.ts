@@ -134,7 +134,7 @@ function respondWith({ command, durableBytes }: LockOptions): net.Server {
     const holder: Holder = { ...who, durableBytes: durableBytes?.() };
     socket.end(`${JSON.stringify(holder)}\n`, () => socket.destroy());
   });
-  server.on("error", () => {}); // no free descriptor: nobody is answered, and the lock is held all the same
+  server.on("error", () => {}); // no free descriptor: others get no reply, and the lock stays held
   return server.unref();
 }
 

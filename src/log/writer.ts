@@ -160,7 +160,7 @@ export class LogWriter {
       { cause },
     );
     const isUnsynced = (cause as PlantStoreError | undefined)?.code === "unsynced";
-    if (isUnsynced) this.#failure.cause = cause; // worse than what failed before
+    if (isUnsynced) this.#failure.cause = cause; // it decides the exit status
     for (const waiting of this.#queue.splice(0)) {
       this.queuedBytes -= waiting.size;
       waiting.fail(this.#failure);
@@ -174,7 +174,7 @@ export class LogWriter {
 async function waitForMore(batch: Batch): Promise<void> {
   const deadline = clock.monotonicMs() + 1;
   let known: number;
-  let records = 0; // the turn that ends first has not read the sockets yet
+  let records = 0; // in the first turn no socket was read yet
   do {
     known = records;
     await turn();

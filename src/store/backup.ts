@@ -152,11 +152,15 @@ export async function backupInto(
     disk.list(folder).filter((entry) => entry !== name && isBackup(entry)),
   );
   const tooMany = older.sort().slice(0, Math.max(0, older.length + 1 - keep));
-  return { ...report, name, removed: tooMany.filter((entry) => removes(path.join(folder, entry))) };
+  return {
+    ...report,
+    name,
+    removed: tooMany.filter((entry) => tryRemove(path.join(folder, entry))),
+  };
 }
 
 /** Returns false, with a warning, for a folder that holds more than a backup: it may have been served. */
-function removes(backupFolder: string): boolean {
+function tryRemove(backupFolder: string): boolean {
   try {
     const other = disk.list(backupFolder).find((name) => !COPIED.includes(name));
     if (other !== undefined) throw new Error(`it also holds "${other}"; remove it by hand`);

@@ -16,7 +16,7 @@ const SLOTS_MIN = 8;
 const LOAD_MAX = 0.8;
 const GROWTH = 1.5;
 const WORD = 2 ** 32;
-/** One free slot, which stays free: what a table is before its first id. */
+/** Shared by all empty tables: one free slot, never written. */
 const NO_SLOTS = new Int32Array(SLOT_WORDS);
 
 export class IdIndex {
@@ -93,7 +93,7 @@ const BUCKET_IDS_MAX = 1365;
 const LINE_BYTES_MIN = 19;
 /** Not every table gets the same number of ids; and an estimate may be wrong. */
 const MARGIN = 1.05;
-const AHEAD_MAX = 8;
+const AHEAD_MAX = 4; // or lines that grow longer would leave most of a table empty
 const CACHE_LINE_WORDS = 16;
 
 /**

@@ -88,15 +88,11 @@ async function tryCreate(plants: Pick<PlantService, "create">, record: Buffer) {
   }
 }
 
-const BLANKS: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
-
-const BYTE_ORDER_MARK = Buffer.from("\ufeff");
-
 /** The plant of a line in any spelling; `undefined` for a blank line. @throws like `parseNewPlant`. @internal */
 export function parseLine(line: Buffer): NewPlant | undefined {
-  const isMarked = line.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
-  const record = isMarked ? line.subarray(BYTE_ORDER_MARK.length) : line;
-  return record.every((byte) => BLANKS.includes(byte)) ? undefined : parseNewPlant(record);
+  const hasByteOrderMark = line.toString("utf8", 0, 3) === "\ufeff";
+  const record = hasByteOrderMark ? line.subarray(3) : line;
+  return /^[ \t\r\n]*$/.test(record.toString("latin1")) ? undefined : parseNewPlant(record);
 }
 
 /** The lines that end in each chunk; the last one may lack its line feed. */

@@ -19,12 +19,16 @@ export class NewestLines {
 
   /** @param start where in the log the bytes begin. */
   add(bytes: Buffer, start: number): void {
-    for (let done = 0; done < bytes.length; ) {
-      const at = start + done;
-      const number = Math.floor(at / PIECE_BYTES);
-      const piece = this.#pieces.get(number) ?? Buffer.alloc(PIECE_BYTES);
-      this.#pieces.set(number, piece).delete(number - this.#piecesMax);
-      done += bytes.copy(piece, at % PIECE_BYTES, done);
+    try {
+      for (let done = 0; done < bytes.length; ) {
+        const at = start + done;
+        const number = Math.floor(at / PIECE_BYTES);
+        const piece = this.#pieces.get(number) ?? Buffer.alloc(PIECE_BYTES);
+        this.#pieces.set(number, piece).delete(number - this.#piecesMax);
+        done += bytes.copy(piece, at % PIECE_BYTES, done);
+      }
+    } catch {
+      this.#pieces.clear(); // no memory for a piece: all lines are on disk
     }
   }
 

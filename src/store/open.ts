@@ -9,7 +9,7 @@ import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, EMPTY_LOG, readCheckpoint } from "../log/checkpoint.ts";
-import { describeSystemError, disk, isNoRoom, withIoError } from "../log/disk.ts";
+import { describeSystemError, disk, ioError, isNoRoom, withIoError } from "../log/disk.ts";
 import { LogFile, unsyncedError } from "../log/file.ts";
 import { ensureFolder, LOCK_NAME, logPathOf, syncFolderAndName } from "../log/folder.ts";
 import { LINE_FEED } from "../log/lines.ts";
@@ -17,7 +17,7 @@ import { locks } from "../log/lock.ts";
 import { IdIndex, IdLoader } from "./id-index.ts";
 import { changedError, type OnProgress, type ReadableLog, Scan } from "./scan.ts";
 
-/** A log that may be appended to; `end`: as it is on disk; `checkpoint`: as it was found, if there was one. */
+/** A log that may be appended to; `end`: as it is on disk. */
 export type OpenLog = Awaited<ReturnType<typeof openLog>>;
 
 /**
@@ -47,14 +47,17 @@ export async function openLog(
     const scan = new Scan(log, loader);
     await scan.toEnd(onProgress);
     loader.flush();
-    if (index.size < scan.plants) await new Scan(log, new IdIndex()).toEnd(); // an id is there twice
+    if (index.size < scan.plants) {
+      await new Scan(log, index).toEnd(); // an id is there twice: throws, with its place
+      throw ioError(`Cannot read "${logPath}"`, "it changed while it was read");
+    }
     const { end, tail } = scan;
     if (tail !== undefined) await cutTail(file, end.bytes, tail);
     await syncOpenedLog(file);
     try {
       disk.unlink(`${logPath}.new`);
     } catch {} // of a repair that was killed: the next start tries again
-    return { lock, file, index, end, checkpoint };
+    return { lock, file, index, end };
   } catch (error) {
     await file?.close();
     await lock.close();

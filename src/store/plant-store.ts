@@ -56,7 +56,7 @@ export class PlantStore implements PlantService {
   readonly #newest = new NewestLines();
   /** Creates in flight, by their ids; `start` resolves once the plant is durable. */
   readonly #storing = new Map<bigint, { plant: NewPlant; start: Promise<number> }>();
-  /** Node's pool has four threads: two are left for appends and for polls of the tokens while a disk hangs. */
+  /** Node's pool has four threads: two are left for appends and for polls of the tokens while reads hang. */
   readonly #readSlots = new Semaphore(2);
   /** Reads under way, for which a close waits. */
   readonly #reading = new Set<Promise<unknown>>();
@@ -71,7 +71,6 @@ export class PlantStore implements PlantService {
     this.#writer = new LogWriter(log.file, log.end, queueBytesMax);
     this.#writer.onDurable = (bytes, start) => this.#newest.add(bytes, start);
     this.failed = this.#writer.failed;
-    this.#checkpointBytes = log.checkpoint?.bytes;
     this.#checking.unref();
   }
 
@@ -86,10 +85,9 @@ export class PlantStore implements PlantService {
     const { command = "library", onProgress, queueBytesMax } = options;
     assertNumbers({ queueBytesMax });
     let store: PlantStore | undefined;
-    const durableBytes = () => store?.status().logBytes;
-    const log = await openLog(directory, command, durableBytes, onProgress);
+    const log = await openLog(directory, command, () => store?.status().logBytes, onProgress);
     store = new PlantStore(log, queueBytesMax);
-    await store.#checkpoint(); // a disk that loses synced bytes is found out at the next start
+    await store.#checkpoint(); // so the next start notices what the disk has lost; and a copied one is synced
     return store;
   }
 
@@ -112,7 +110,7 @@ export class PlantStore implements PlantService {
     const { index } = this.#log;
     const taken = index.get(id);
     if (taken !== undefined) {
-      const line = await this.#readLine(id, taken, "write_failed");
+      const line = await this.#readLine(id, taken);
       await this.#writer.verify(); // a repeat is acknowledged, too
       return assertRepeat(parseNewPlant(line), plant);
     }
@@ -139,10 +137,10 @@ export class PlantStore implements PlantService {
     assertInt64(id);
     this.#assertUsable();
     const offset = this.#log.index.get(id);
-    return offset === undefined ? undefined : this.#readLine(id, offset, "read_failed");
+    return offset === undefined ? undefined : this.#readLine(id, offset);
   }
 
-  async #readLine(id: bigint, offset: number, code: ReadError): Promise<Buffer> {
+  async #readLine(id: bigint, offset: number): Promise<Buffer> {
     const newest = this.#newest.lineAt(offset);
     if (newest !== undefined) return newest;
     const { file } = this.#log;
@@ -151,7 +149,7 @@ export class PlantStore implements PlantService {
       if (isPlantLine(line, id)) return line;
       throw lineError(file.path, { offset }, `it is not plant ${id} any more`);
     } catch (cause) {
-      throw this.#classifyReadError(cause, code);
+      throw this.#classifyReadError(cause);
     }
   }
 
@@ -193,17 +191,17 @@ export class PlantStore implements PlantService {
       if (at < end) throw lineError(file.path, { offset: at }, "its line feed is gone");
     } catch (cause) {
       this.#assertUsable(); // a closed or failed store is no read error
-      throw this.#classifyReadError(cause, "read_failed");
+      throw this.#classifyReadError(cause);
     }
   }
 
   /** A log that is not what was written fails the store; any other failure is that of one read. */
-  #classifyReadError(cause: unknown, code: ReadError): PlantStoreError {
+  #classifyReadError(cause: unknown): PlantStoreError {
     const isDamage = cause instanceof PlantStoreError && cause.code === "corruption";
     if (isDamage) return this.#writer.fail(cause);
     publishWarning("A plant cannot be read; check the disk and the memory", cause);
     const why = "Cannot read a stored plant now; send the identical request again later";
-    return new PlantStoreError(code, why, { cause });
+    return new PlantStoreError("read_failed", why, { cause });
   }
 
   /** Fails the store if its lock or its log is gone; writes a checkpoint now and then. */
@@ -257,9 +255,6 @@ export class PlantStore implements PlantService {
     if (this.#writer.failure !== undefined) throw this.#writer.failure;
   }
 }
-
-/** Of a get or a list; of a create whose id is taken. */
-type ReadError = "read_failed" | "write_failed";
 
 /** @throws PlantStoreError `conflict` unless the plants are equal. */
 function assertRepeat(stored: NewPlant, repeated: NewPlant): CreateOutcome {

@@ -108,7 +108,7 @@ export function problemOf(
 ): string | undefined {
   if (plant === undefined) return "expected a plant as the store writes it";
   const present = index?.addWords(plant.idLow, plant.idHigh, offset);
-  return present === undefined ? undefined : repeatProblem(present);
+  return present === undefined || present === offset ? undefined : repeatProblem(present);
 }
 
 export const ADVICE = 'restore a backup, or let "plant-store repair" save what can be read';

@@ -6,7 +6,6 @@
  * leaves out is in the quarantine file, byte for byte, before the new log takes its name; the checkpoint is replaced
  * last. After a crash in between, a start refuses or is right, and `repair` runs again.
  */
-import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant, validatePlant } from "../core/plant.ts";
 import { EMPTY_LOG, extendCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
@@ -76,8 +75,8 @@ export async function repairLog(directory: string, onLeftOut?: OnLeftOut): Promi
   const lock = await locks.acquire(directory, { name: LOCK_NAME, command: "repair" });
   try {
     if (sound !== undefined) {
-      const sync = () => syncFolderAndName(path.dirname(logPath)); // for a repair that was killed
-      await withIoError(`Cannot sync "${directory}"`, sync);
+      // Perhaps of a repair that was killed.
+      await withIoError(`Cannot sync "${directory}"`, () => syncFolderAndName(directory));
       return { isChanged: false, plants: sound.plants, leftOut: 0 };
     }
     await assertMayBeMissing(logPath);

@@ -95,6 +95,13 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
     await assert.rejects(file.append(Buffer.from("x\n")), { code: "locked" });
     assert.equal(read(file.path), before);
   });
+
+  test(`a file that was ${what} while a write without room is cut is no refusal`, async (t) => {
+    const file = await openLog(t, "one\ntwo\n");
+    await endWrites(t, { written: 1 }, { code: "ENOSPC" });
+    await endSyncs(t, { after: () => meddle(file.path) });
+    await assert.rejects(file.append(Buffer.from("x\n")), { code: "locked" });
+  });
 }
 
 test("a file whose lock is lost acknowledges nothing and cuts nothing", async (t) => {

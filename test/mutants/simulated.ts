@@ -11,7 +11,7 @@ log/file.ts
 an append whose sync failed is durable: crash
 -       await this.#undo(written, end, cause);
 a refused append stays in the file: crash
--       if (found > 0) await this.#cut(this.#end);
+-       if (found > 0) await this.#cut(this.end);
 a failed cut is not told from a failed sync: crash
 - throw unsyncedError(\`\${why}; nor can it be undone: \${describeSystemError(error)}\`, error);
 + throw new PlantStoreError("store_failed", why, { cause: error });
@@ -51,7 +51,8 @@ a plant is shown before it is durable: crash
 +     index.add(id, this.#writer.end.bytes + this.#writer.queuedBytes); const { start, at } = this.#writer.append(encodeNewPlant(plant));
 store/open.ts
 an id that is there twice is served: meddling
--     if (index.size < scan.plants) await new Scan(log, new IdIndex()).toEnd();
+-     if (index.size < scan.plants) {
++     if (index.size < 0) {
 a start serves a log that it has not synced: crash
 -     await syncOpenedLog(file);
 a torn end stays: crash

@@ -29,10 +29,12 @@ const CUT = ["truncate LOG", "sync LOG"];
 for (const [says, log, steps] of [
   ["a new log, its name and its folder are synced", "", OPENED],
   ["a torn tail is kept, then cut, and all is synced", TORN, [...KEPT, ...CUT, ...OPENED]],
+  ["a log that is as its checkpoint knows, perhaps as a copy, is synced", LINE, OPENED],
 ] as const) {
   test(`${says} before the checkpoint is written`, async (t) => {
     const folder = makeFolder(t);
     if (log !== "") writeLog(folder, log);
+    if (log === LINE) await (await openStore(t, folder)).close();
     const changes = await changesOf(folder, () => openStore(t, folder));
     assert.deepEqual(changes, ["open LOG", ...steps, ...CHECKPOINT]);
   });
