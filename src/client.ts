@@ -64,7 +64,7 @@ export class PlantClient {
     this.#options = { ...options, deadlineMs };
   }
 
-  /** Resolves with name and tag once the plant is durable, also if it was stored before. */
+  /** Resolves with name and tag once the plant is durable, even if it was stored before. */
   async create(plant: Plant & { id: Id }, { signal }: CallOptions = {}): Promise<Plant> {
     const given = { id: toInt64(plant.id), name: plant.name, tag: plant.tag } as NewPlant;
     const { id, ...stored } = validatePlant(given);

@@ -2,8 +2,8 @@
  * The port to time and chance: clocks, timers, turns of the event loop, random bytes.
  *
  * Invariants. Timers and the monotonic clock are those that Node had when this file was loaded: fake timers
- * that an embedder's test enables later do not stop a store. `Date` is asked each time, so that such a test can
- * have tokens expire. A simulation replaces the clock.
+ * that an embedder's test enables later do not stop a store. `Date` is read each time, so such a test can
+ * make tokens expire. A simulation replaces the clock.
  */
 import { randomBytes } from "node:crypto";
 import timers from "node:timers";

@@ -82,7 +82,7 @@ const VERIFIERS: readonly [says: string, verify: TokenVerifier["verify"]][] = [
 ];
 
 for (const [says, verify] of VERIFIERS) {
-  test(`an own store and an own token check that answers ${says} are used`, async (t) => {
+  test(`a store and a token check of your own, which returns ${says}, are used`, async (t) => {
     const plants = makeShed();
     const { url } = await serve(t, createRequestListener({ plants, tokens: { verify } }));
     const body = '{"id":-9223372036854775808,"name":"a"}';
@@ -109,7 +109,7 @@ const FAULTS: readonly [says: string, verify: () => unknown, name: string, reaso
 ];
 
 for (const [says, verify, name, reason] of FAULTS) {
-  test(`${says} is answered 500, and the reason is published as a warning`, async (t) => {
+  test(`${says} gets 500, and the reason is published as a warning`, async (t) => {
     const warnings = collectWarnings(t);
     const tokens = { verify } as TokenVerifier;
     const { url } = await serve(t, createRequestListener({ plants: makeShed(), tokens }));
@@ -142,7 +142,7 @@ test("a listener below a path that a framework cuts says how to mount it", async
   assert.match(answer.text, /app\.use\(listener\)/);
 });
 
-test("without a subscriber what a store throws is a warning of the process", async (t) => {
+test("without a subscriber an error of a store is a warning of the process", async (t) => {
   const warned = once(process, "warning");
   const { url } = await serve(t, createRequestListener({ plants: makeShed(), tokens: member }));
   const { headers } = await post(`${url}/plants`, "x", '{"id":1,"name":"broken"}');
@@ -158,7 +158,7 @@ const READERS: readonly [says: string, read: (req: IncomingMessage, then: () => 
 ];
 
 for (const [says, read] of READERS) {
-  test(`a body of which other code has read ${says} is answered 500 that names the mistake`, async (t) => {
+  test(`a body of which other code has read ${says} gets a 500 that names the mistake`, async (t) => {
     const warnings = collectWarnings(t);
     const listener = createRequestListener({ plants: makeShed(), tokens: member });
     const handle = (req: IncomingMessage, res: ServerResponse) =>

@@ -1,6 +1,6 @@
 /**
  * The metrics of the service and of its process, in the text format of Prometheus, version 0.0.4.
- * Names never change, as error numbers do not; those of the process are known to dashboards.
+ * Names never change. Those of the process are the ones that dashboards expect.
  */
 import { readdirSync } from "node:fs";
 import type { Histogram, Recorder } from "./recorder.ts";

@@ -8,7 +8,7 @@ import { facts, figure, type Html, html, list, plot, STYLE, size, span } from ".
 import { quantileOf, type Recorder, type Slot } from "./recorder.ts";
 import { readState, type Status } from "./status.ts";
 
-/** @param reloads whether the browser loads it again by itself. */
+/** @param reloads whether the browser reloads the page regularly. */
 export function renderPage(status: Status, recorder: Recorder, reloads: boolean): string {
   const slots = recorder.history();
   const failures = total(slots, "failures");

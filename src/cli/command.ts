@@ -82,7 +82,7 @@ export type ExitStatus = 0 | 1 | 2 | 3;
 /** The command line was wrong: status 2. */
 export class UsageError extends Error {}
 
-/** Says which commands there are: those of the group that the first word names, or else all. */
+/** Names the commands of the group that the first word names, or else all commands. */
 export function unknownCommand(argv: readonly string[], commands: readonly Command[]): UsageError {
   const names = commands.map(({ name }) => name);
   const group = names.filter((name) => name.startsWith(`${argv[0]} `));

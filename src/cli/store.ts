@@ -198,7 +198,7 @@ export function ownFolder(folder: string): string {
   return folder;
 }
 
-/** By the file of the users of this machine; others, such as those of LDAP, have only a number. */
+/** As `/etc/passwd` has it; other users, such as those of LDAP, have only a number. */
 function findUserName(uid: number): string | undefined {
   const users = fs.existsSync("/etc/passwd") ? fs.readFileSync("/etc/passwd", "utf8") : "";
   return new RegExp(`^([^:]+):[^:]*:${uid}:`, "m").exec(users)?.[1];

@@ -3,7 +3,7 @@
  *
  * `JSON.parse` rounds numbers, hides duplicate members, and builds objects whose keys an attacker may choose to
  * collide. This scanner checks the text against RFC 8259, builds nothing, and reports the members of the top-level
- * object. A level of depth takes a byte, never a stack frame. Uses nothing that a browser lacks.
+ * object. Each level of nesting takes a byte, not a stack frame. Uses nothing that a browser lacks.
  */
 import { PlantStoreError } from "./errors.ts";
 import { quote } from "./text.ts";

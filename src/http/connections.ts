@@ -16,7 +16,7 @@ import { errorOfParser, framingErrorOf } from "./head.ts";
 import type { Listener } from "./listener.ts";
 import { ignoreFollowing } from "./node-internals.ts";
 
-/** Of each connection. No ordinary client sends so many ahead, and those of a few would keep everybody waiting. */
+/** For each connection. No ordinary client sends so many ahead, and a few that did would delay everybody. */
 const UNANSWERED_MAX = 16;
 /** A client may ask for new keys instead of sending requests; each time costs as much as a small request. */
 const KEY_UPDATES_MAX = 16;

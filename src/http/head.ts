@@ -91,7 +91,7 @@ const JSON_TYPE = new RegExp(
 /** @throws PlantStoreError `unsupported_media_type` or `unsupported_encoding`. */
 export function checkBodyHeaders({ headers }: IncomingMessage): void {
   const { "content-type": type = "", "content-encoding": encoding = "identity" } = headers;
-  // A comma may stand between two headers, each of which is half of a parameter.
+  // A comma may join two headers, each with half of a parameter.
   if (type !== "application/json" && (type.includes(",") || !JSON_TYPE.test(type))) {
     const message = `Content-Type: expected application/json in UTF-8, got ${quote(type)}`;
     throw new PlantStoreError("unsupported_media_type", message);

@@ -27,7 +27,7 @@ export function ignoreFollowing(req: IncomingMessage): void {
   };
 }
 
-/** Has Node keep nothing of a body that nobody reads: a packet may hold 11,000 pieces, each kept for a while. */
+/** Node keeps nothing of a body that nobody reads: a packet may hold 11,000 pieces, each kept for a while. */
 export function ignoreBody(req: IncomingMessage): void {
   req.push = () => true;
   req.resume(); // or the parser may have paused the connection

@@ -25,7 +25,7 @@ const LIST_BYTES = 256 * 1024;
 /** Of a slice of long lines, or of a page, until it is sent. */
 const COPIES = 4;
 const PAGE_BYTES_MAX = 1024 * 1024;
-/** A connection that takes nothing of a stream for so long is closed. */
+/** If a client reads nothing of its stream for so long, the connection is closed. */
 const STALL_MS = 120_000;
 const NDJSON = "application/x-ndjson";
 const LINE_FEED = 0x0a;

@@ -101,7 +101,7 @@ export class LogFile {
     }
   }
 
-  /** Synced, or a power cut could join old sectors with those of the next append. */
+  /** The cut is synced: else a power cut could join old sectors with those of the next append. */
   async #cut(length: number): Promise<void> {
     this.#file.truncate(length);
     this.end = length;
@@ -130,7 +130,7 @@ export class LogFile {
   }
 
   /**
-   * Call it in the turn that relies on it.
+   * It holds until the caller awaits something.
    *
    * @throws PlantStoreError `locked` unless the lock is held, and the path leads to this file with a length
    * from `size` to `sizeMax`; the system's error if it cannot be found out.
@@ -167,7 +167,7 @@ export function unsyncedError(what: string, cause: unknown): PlantStoreError {
  * Writes a file anew. After a crash at any moment its name leads to the old file, or to the whole new one.
  *
  * @param write appends the contents, to a file with another name.
- * @param lock asserted in the turn of the rename.
+ * @param lock asserted immediately before the rename.
  * @throws PlantStoreError `io_error`; `locked`; `unsynced` if the new name may be lost; what `write` throws.
  */
 export async function replaceFile<T>(

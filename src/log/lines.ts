@@ -29,7 +29,7 @@ const BLOCK_BYTES = 1024 * 1024; // smaller ones make a start slower
  * The whole lines from the start of a line to `end`, in blocks. A line that is longer than a record may be
  * comes in pieces, the last of which ends with the line feed, if there is one before `end`.
  *
- * @throws PlantStoreError `io_error`, also if the file ends before `end`.
+ * @throws PlantStoreError `io_error`, for example if the file ends before `end`.
  */
 export async function* readBlocks(
   file: LineSource,

@@ -4,7 +4,7 @@
  *
  * Invariants. A create is over when a statement of ours has committed its very row; a row that the statement does
  * not return is not stored. A batch keeps its random number when it is sent again, so a row with that number was
- * created by it, also if a response was lost. A row that is locked or refused neither delays nor fails the others:
+ * created by it, even if a response was lost. A row that is locked or refused neither delays nor fails the others:
  * the batch is halved until that row is alone, and locked rows wait on a connection of their own. A batch that has
  * failed until the deadline is halved, too.
  */

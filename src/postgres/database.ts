@@ -1,5 +1,5 @@
 /**
- * Statements over a database: the probe, the proof of commits, and what the operator is told.
+ * Statements over a database: the probe, the proof of commits, and the warnings.
  *
  * Invariants. A statement is waited for while its host is the primary: to give it up would leave its process
  * waiting for the standby, and a new one would wait for the same. One probe, twice a second, is the lease of the

@@ -80,7 +80,7 @@ function copyDirectory(
   });
 }
 
-/** What may be in an empty folder: `.gitignore` is in the one of a clone. */
+/** Files that a folder may have and still count as empty: a clone brings `.gitignore`. */
 const NO_CONTENTS = /^((tokens-)?lock\..*|lost\+found|\.gitignore|plants\.jsonl\.new)$/;
 
 function assertEmpty(folder: string): void {

@@ -22,7 +22,7 @@ export interface ReadableLog {
   readonly file: LogFile;
   /** How much may be read: what the process that writes it knows to be durable, else all. */
   readonly size: number;
-  /** Whether there is such a process: then no part of that is torn. */
+  /** Whether such a process lives: then no line below `size` is torn. */
   readonly isHeld: boolean;
   /** The checkpoint, read before the log, which only grows. */
   readonly known: Checkpoint;

@@ -44,7 +44,7 @@ test("/openapi.json is the document that the library exports; other paths get 40
   }
 });
 
-test("a page that cannot be made gets 500 and is a warning, and the server continues", async (t) => {
+test("a page that cannot be rendered gets 500 and a warning, and the server continues", async (t) => {
   const admin = await startAdmin(t);
   const warnings = collectWarnings(t, "/metrics");
   admin.status.tokens = () => assert.fail("a defect");

@@ -38,7 +38,7 @@ test("the picture of the page in the README is a PNG of at most 60 KB", () => {
   assert.ok(png.length <= 60_000, `${png.length}`);
 });
 
-test("what comes from outside is text, never markup", (t) => {
+test("values from outside are shown as text, never as markup", (t) => {
   const { status, render, read } = openPage(t);
   const hostile = `<b onload="x">&'</b>`;
   status.folder = hostile;
@@ -48,7 +48,7 @@ test("what comes from outside is text, never markup", (t) => {
   assert.equal(read().split(hostile).length, 4);
 });
 
-test("rates and latency are those of the last ten seconds, or of those since the start", (t) => {
+test("rates and latency are those of the last ten seconds, or since a start within them", (t) => {
   const { pass, read } = openPage(t);
   const none = / Creates 0 \/s Reads 0 \/s Failures \(5xx\) none Latency, p50 – Latency, p99 – /;
   assert.match(read(), none);
@@ -78,7 +78,7 @@ test("a server that responds 5xx is failing for five minutes, and its failures a
   assert.match(read(), /^ Plant store ready .* Failures \(5xx\) none /);
 });
 
-test("four plots have axes, say their highest, and have a bar for each second in which something happened", (t) => {
+test("four plots have axes, their highest value, and a bar for each second in which something happened", (t) => {
   const { pass, render, read } = openPage(t);
   const bars = () => Array.from(render().matchAll(/class="bars" d="([^"]*)"/g), ([, each]) => each);
   assert.deepEqual(bars(), ["", "", "", ""]);
@@ -100,7 +100,7 @@ test("a store without plants shows the first request, as a shell takes it; a dat
   assert.doesNotMatch(read(), /curl/);
 });
 
-test("a disk with less than 5 % free is red, and one that is not known is unknown", (t) => {
+test("a disk with less than 5 % free is red, and one whose size cannot be read is unknown", (t) => {
   const { status, render } = openPage(t);
   status.disk = { freeBytes: 5e9, totalBytes: 100e9 };
   assert.match(render(), /<dd>4\.66 GiB, 5 % of 93\.1 GiB<\/dd>/);
@@ -111,7 +111,7 @@ test("a disk with less than 5 % free is red, and one that is not known is unknow
   assert.match(render(), /Log<\/dt><dd>unknown<.*\n.*Free<\/dt><dd>unknown</);
 });
 
-test("tokens are shown with scopes, expiry and last use, a hundred of them; without one, how to create it", (t) => {
+test("up to a hundred tokens are shown, with scopes, expiry and last use; without one, how to create it", (t) => {
   const { pass, status, read, render } = openPage(t);
   t.mock.method(Date, "now", () => 0);
   const token = (name: string, days?: number) => {

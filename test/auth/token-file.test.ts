@@ -35,7 +35,7 @@ test("a token is one line with its hash, in a file and a folder for its owner al
   assert.deepEqual(modes, [0o600, 0o700]);
 });
 
-test("of commands at the same time each has its effect, and one of two with one name fails", async (t) => {
+test("concurrent commands all take effect, and of two that create one name, one fails", async (t) => {
   const folder = makeFolder(t);
   await createToken(folder, { name: "old" });
   const names = ["a", "b", "c", "d", "d"];

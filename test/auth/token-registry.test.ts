@@ -69,7 +69,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
   });
 });
 
-test("the tokens of a file that is damaged count until they are 2 s old, with one warning", async (t) => {
+test("the tokens of a damaged file count until they are 2 s old, with one warning", async (t) => {
   const pass = holdClocks(t);
   const { folder, path, token, registry } = await follow(t);
   const warnings = collectWarnings(t, path);
@@ -100,7 +100,7 @@ test("a registry does not open a file that the disk cannot sync", async (t) => {
   await assert.rejects(TokenRegistry.open(folder), { code: "unsynced" });
 });
 
-test("what a read has found is as old as the moment when it began", async (t) => {
+test("tokens are as old as the beginning of the read that found them", async (t) => {
   const pass = holdClocks(t);
   const { token, registry } = await follow(t);
   const { openForReading } = disk;

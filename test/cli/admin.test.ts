@@ -44,7 +44,7 @@ test("serve --admin shows the real store: plants, bytes, tokens, requests", asyn
   assert.doesNotMatch(page + text, /pst_|[0-9a-f]{64}/);
 });
 
-test("the admin listener answers while the server drains, and closes with it", async (t) => {
+test("the admin listener responds while the server drains, and closes with it", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder, ...PORT_0, "--drain-timeout-ms=60000"]);

@@ -68,7 +68,7 @@ test("a log whose disk is full, or whose reader has gone, ends no server", async
   }
 });
 
-test("a stopped reader of the log delays no answer, and later reads how many lines were dropped", async (t) => {
+test("a stopped reader of the log delays no response, and later reads how many lines were dropped", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder]);

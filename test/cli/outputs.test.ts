@@ -53,7 +53,7 @@ test("a message that nobody reads changes no exit status", async () => {
   assert.deepEqual(await once(child, "exit"), [2, null]);
 });
 
-test("a command that has a parent to talk to ends all the same", async () => {
+test("a command with an IPC channel to its parent ends", async () => {
   const child = spawn(process.execPath, [PROGRAM, "--version"], {
     stdio: ["pipe", "pipe", "pipe", "ipc"],
   });

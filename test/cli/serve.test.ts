@@ -29,7 +29,7 @@ test("with --log off a server prints one line, and SIGTERM ends it with status 0
   assert.deepEqual(await server.stop(), { status: 0, signal: null, stdout: "", stderr });
 });
 
-test("SIGUSR1 opens no debugger of a server, which goes on", async (t) => {
+test("SIGUSR1 opens no debugger, and the server goes on", async (t) => {
   const env = { NODE_OPTIONS: "--inspect-port=0" }; // so that tests can run at once
   const server = await startServer(t, ["--data", makeFolder(t)], { env });
   server.process.kill("SIGUSR1");

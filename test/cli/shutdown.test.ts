@@ -25,18 +25,22 @@ async function makeStore(t: TestContext): Promise<{ folder: string; token: strin
   return { folder, token: await createToken(folder, { name: "gardener" }) };
 }
 
-test("a request whose body comes after the signal is stored and answered", TIMEOUT, async (t) => {
-  const { folder, token } = await makeStore(t);
-  const server = await startServer(t, ["--data", folder, ...PATIENT]);
-  const held = await holdRequest(server.port, token);
-  const end = server.stop("SIGINT");
-  await until("it accepts no more", () => isRefused(server.port));
-  await held.send(FERN.slice(-1));
-  const answer = await held.next();
-  assert.deepEqual([answer.status, answer.headers.get("connection")], [200, "close"]);
-  assert.equal((await end).status, 0);
-  assert.equal(readLog(folder), `${FERN}\n`);
-});
+test(
+  "a create whose body comes after the signal is stored, and gets its response",
+  TIMEOUT,
+  async (t) => {
+    const { folder, token } = await makeStore(t);
+    const server = await startServer(t, ["--data", folder, ...PATIENT]);
+    const held = await holdRequest(server.port, token);
+    const end = server.stop("SIGINT");
+    await until("it accepts no more", () => isRefused(server.port));
+    await held.send(FERN.slice(-1));
+    const answer = await held.next();
+    assert.deepEqual([answer.status, answer.headers.get("connection")], [200, "close"]);
+    assert.equal((await end).status, 0);
+    assert.equal(readLog(folder), `${FERN}\n`);
+  },
+);
 
 test("a second SIGTERM ends it at once, with a request in flight", TIMEOUT, async (t) => {
   const { folder, token } = await makeStore(t);
@@ -63,7 +67,7 @@ test("the deadline ends it with 0, and the request is logged as cut", TIMEOUT, a
 });
 
 test(
-  "SIGTERM under a load of 64 connections: every request is answered or cleanly refused",
+  "SIGTERM under a load of 64 connections: every request gets a response or is cleanly refused",
   TIMEOUT,
   async (t) => {
     const { folder, token } = await makeStore(t);

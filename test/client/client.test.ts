@@ -108,7 +108,7 @@ test("a page that was cut anywhere is read again, and never taken for a short on
   assert.ok(bytes > 70, "each shorter page was refused");
 });
 
-test("of a response no more than 5 MiB are read", async () => {
+test("at most 5 MiB of a response are read", async () => {
   let pieces = 0;
   const pull = (controller: ReadableStreamDefaultController) => {
     pieces++;

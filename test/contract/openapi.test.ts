@@ -33,7 +33,7 @@ test("the document describes exactly the operations that there are, with their n
   assert.deepEqual(described.sort(), routed.sort());
 });
 
-test("what the interface does not have is marked as an addition", () => {
+test("what the interface lacks is marked as an addition", () => {
   for (const { path, method, operation } of OPERATIONS) {
     const isInterface = `${method} ${path}` === "POST /plants";
     assert.deepEqual(operation.tags, [isInterface ? "interface" : "additions"]);
@@ -44,7 +44,7 @@ test("what the interface does not have is marked as an addition", () => {
   for (const { "x-addition": isAddition } of Object.values<Loose>(others)) assert.ok(isAddition);
 });
 
-test("an example of a failure has a number that exists, of its class", () => {
+test("an example of a failure has an existing number of its class", () => {
   for (const [status, { $ref }] of Object.entries<Loose>(OPERATIONS[0]?.operation.responses)) {
     if ($ref === undefined) continue;
     const { content } = DOCUMENT.components.responses[$ref.split("/").at(-1)];
@@ -83,7 +83,7 @@ test("the schemas of the interface are described exactly", () => {
   assert.deepEqual([type, scheme], ["http", "bearer"]);
 });
 
-test("every part of the document is used, and every reference leads to one", () => {
+test("every part of the document is used, and every reference leads to a part", () => {
   const text = JSON.stringify(DOCUMENT);
   const parts = Object.entries<Loose>(DOCUMENT.components)
     .filter(([kind]) => kind !== "securitySchemes")

@@ -87,7 +87,7 @@ test("scanJson() names the byte of an error, counted from 1", () => {
   }
 });
 
-test("parseInt64() is the inverse of String() on every int64, and takes no other text for a number", () => {
+test("parseInt64() is the inverse of String() on every int64, and accepts no other text", () => {
   fc.assert(fc.property(anyInt64, (value) => assert.equal(parseInt64(String(value)), value)));
   for (const text of ',-,+1,01,.5,5.,1e, 1,1\n,0x10,"7",\u0663'.split(",")) {
     assert.equal(parseInt64(text), undefined, JSON.stringify(text));

@@ -116,7 +116,7 @@ test("all who wait share one poll, and are refused if it fails, or hangs for 2 s
   await hung;
 });
 
-test("where later polls may succeed, a token waits for them until its time is over, or close()", async (t) => {
+test("a token waits for later polls, if they may succeed, until its time is over, or close()", async (t) => {
   const tokens = await makeOld(t, WAIT_MS);
   const verdicts = [tokens.verify(TOKEN), tokens.verify(TOKEN)];
   await tokens.end();

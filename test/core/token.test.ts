@@ -46,7 +46,7 @@ test("a record with an impossible member is not imported", () => {
   }
 });
 
-test("of an import with two live tokens of one name, or one hash twice, none is written twice", () => {
+test("an import refuses two live tokens of one name, and writes a repeated hash once", () => {
   const other = { ...APP, hash: "b".repeat(64) };
   assert.throws(() => selectNew([], [APP, other], 0), { code: "token_exists" });
   assert.deepEqual(selectNew([], [APP, APP], 0), [APP]);

@@ -14,7 +14,7 @@ function takes(budget: Budget, client: string, bytes: number): boolean {
   }
 }
 
-test("a client that is alone gets half of a budget", () => {
+test("a lone client gets half of a budget", () => {
   const budget = new Budget(100);
   assert.equal(takes(budget, "a", 30), true);
   assert.equal(takes(budget, "a", 21), false);
@@ -24,7 +24,7 @@ test("a client that is alone gets half of a budget", () => {
   assert.equal(takes(budget, "a", 1), true);
 });
 
-test("whatever clients do, one that holds nothing gets half of what is free", () => {
+test("whatever others do, a client that holds nothing gets half of what is free", () => {
   const step = fc.tuple(fc.constantFrom("a", "b", "c", ""), fc.nat({ max: 120 }), fc.boolean());
   fc.assert(
     fc.property(fc.array(step, { minLength: 1, maxLength: 60 }), (steps) => {

@@ -32,7 +32,7 @@ test("a client that sends all before it reads gets the responses up to a refusal
   assert.equal(started.length, 2);
 });
 
-test("what reads hold is given back if CONNECT follows them", async (t) => {
+test("the memory of reads is returned if CONNECT follows them", async (t) => {
   const { port, token } = await startService(t);
   const list = encodeRequest({ token }, { method: "GET" });
   const connect = encodeRequest({ token }, { method: "CONNECT", target: "a:1" });

@@ -11,7 +11,7 @@ import { until } from "../support/watch.ts";
 const GOOD = { body: plantBody(1) };
 const SECOND = { body: plantBody(2) };
 
-test("a request that arrives during a drain is answered with Connection: close", async (t) => {
+test("a request that arrives during a drain gets Connection: close", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port);
   await client.send(encodeRequest(service, GOOD));
@@ -50,7 +50,7 @@ test("a drain does not wait for the rest of a request head", async (t) => {
   for (const client of clients) assert.deepEqual(await client.rest(), []);
 });
 
-test("a drain answers the request before half a head, and does not wait for the rest", async (t) => {
+test("a drain responds to the request before half a head, and does not wait for the rest", async (t) => {
   const service = await startService(t);
   const { release, count } = holdCreates(t, service);
   const client = await Client.connect(service.port);
@@ -95,7 +95,7 @@ test("a drain ends with a stream that began before it", async (t) => {
   await closed;
 });
 
-test("a stop ends at its deadline, also if clients connect meanwhile", async (t) => {
+test("a stop ends at its deadline, even if clients connect meanwhile", async (t) => {
   for (const deadlineMs of [0, 50]) {
     const service = await startService(t);
     let isOver = false;

@@ -21,7 +21,7 @@ const NO_TOKEN = { headers: { Authorization: undefined } };
 /** Much longer than a whole request takes on a busy machine, so that none of them is late. */
 const LIMITS = { requestTimeoutMs: 1000 };
 
-test("a request that was answered 408 is not carried out when its rest arrives", async (t) => {
+test("a request that got 408 is not carried out when its rest arrives", async (t) => {
   const service = await startService(t, LIMITS);
   const { release } = holdCreates(t, service);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
@@ -39,7 +39,7 @@ test("a request that was answered 408 is not carried out when its rest arrives",
   assert.deepEqual(service.logLines(), [GOOD.body]);
 });
 
-test("a request that takes too long is answered 40801", { concurrency: true }, async (t) => {
+test("a request that takes too long gets 40801", { concurrency: true }, async (t) => {
   const service = await startService(t, LIMITS);
   const whole = encodeRequest(service, GOOD);
   const headers = { "Transfer-Encoding": "chunked" };
@@ -72,7 +72,7 @@ test("a request that takes too long is answered 40801", { concurrency: true }, a
   await Promise.all(tests);
 });
 
-test("an idle connection is closed without an answer", async (t) => {
+test("an idle connection is closed without a response", async (t) => {
   const service = await startService(t, { keepAliveTimeoutMs: 20 });
   // After the first connection has closed, the server has none to look at, and has to begin again.
   for (let connection = 0; connection < 2; connection++) {

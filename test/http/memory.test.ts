@@ -54,7 +54,7 @@ test("the response to a create holds memory until the client reads it or leaves"
   await until("the memory has returned", async () => (await service.post(long(2))).status === 200);
 });
 
-test("long bodies are parsed one in a turn of the event loop", async (t) => {
+test("at most one long body is parsed in a turn of the event loop", async (t) => {
   let turn = 0;
   let isOver = false;
   const count = () => {
@@ -80,7 +80,7 @@ test("long bodies are parsed one in a turn of the event loop", async (t) => {
   assert.equal(new Set(turns).size, 10);
 });
 
-test("a body that needs more than one request may hold of pendingBytesMax is taken all the same", async (t) => {
+test("a body that needs more than its share of pendingBytesMax is accepted", async (t) => {
   const service = await startService(t, { pendingBytesMax: 32 * KIB });
   const body = plantOf(20 * KIB);
   assertPlant(await service.post(body), { name: "x" });

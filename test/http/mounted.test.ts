@@ -48,7 +48,7 @@ for (const [what, touch] of Object.entries(DECODED)) {
   });
 }
 
-test("middleware that drops the callbacks of writes, as some that compresses does, sends whole responses", async (t) => {
+test("responses are sent whole through middleware that drops the callbacks of writes, as compression may", async (t) => {
   const { store: plants, token } = await startService(t);
   const verified = { name: "test", scopes: ["write"] as const };
   const listener = createRequestListener({ plants, tokens: { verify: () => verified } });
@@ -93,7 +93,7 @@ for (const [what, touch, sent, status] of SET) {
   });
 }
 
-test("a request without a connection, which a tool for tests makes, gets its response", async () => {
+test("a request without a connection, as test tools make it, gets its response", async () => {
   const socket = new PassThrough();
   const req = new IncomingMessage(socket as unknown as Socket);
   const res = new ServerResponse(Object.assign(req, { method: "POST", url: "/plants" }));

@@ -28,7 +28,7 @@ function create(service: Service, id: number): Buffer {
 }
 
 describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
-  test("sends a refusal that closes after the responses before it, also to a client that reads later", async (t) => {
+  test("sends a refusal that closes after the responses before it, even to a client that reads later", async (t) => {
     const service = await startSecure(t);
     const started = collectMessages(t, "http.server.request.start");
     for (const maxVersion of ["TLSv1.2", "TLSv1.3"] as const) {
@@ -56,7 +56,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     "AES128-GCM-SHA256": false,
   };
 
-  test("accepts TLS 1.2 and 1.3 alone, and of 1.2 only ciphers with forward secrecy and AEAD", async (t) => {
+  test("accepts only TLS 1.2 and 1.3, and in 1.2 only ciphers with forward secrecy and AEAD", async (t) => {
     const service = await startSecure(t);
     const connect = async (options: tls.ConnectionOptions) => {
       const ca = service.certificate.cert;

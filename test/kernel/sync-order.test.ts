@@ -37,7 +37,7 @@ function findFaults(calls: readonly Call[]): string[] {
   return [...faults, ...[...dirty].map((file) => `${file} is never synced`)];
 }
 
-test("a start and a create report nothing that is in memory only", TIMEOUT, async (t) => {
+test("a start and a create report nothing that is only in memory", TIMEOUT, async (t) => {
   if (!canTrace(t)) return;
   const trial = new Trial(t, join(makeFolder(t), "data"));
   await trial.createToken();

@@ -231,7 +231,7 @@ for (const [error, words, isFull] of [
   });
 }
 
-test("withIoError() keeps what the store says, and says the rest in words", async () => {
+test("withIoError() keeps errors of the store, and describes the others", async () => {
   const own = ioError("Cannot read", new Error("gone"));
   const failing = (error: unknown) => withIoError("Cannot write", () => Promise.reject(error));
   await assert.rejects(failing(own), (error) => error === own);

@@ -64,7 +64,7 @@ const FAILURES: readonly [what: string, code: string, ...ends: End[]][] = [
 ];
 
 for (const [what, code, ...ends] of FAILURES) {
-  test(`an append that meets ${what} is ${code}, and the file ends where it did`, async (t) => {
+  test(`with ${what} an append is ${code}, and the file ends where it did`, async (t) => {
     const file = await openLog(t, "old\n");
     await endWrites(t, ...ends);
     await assert.rejects(file.append(Buffer.from("one\n")), { code });
@@ -72,21 +72,21 @@ for (const [what, code, ...ends] of FAILURES) {
   });
 }
 
-test("a write that can neither be synced nor cut is unsynced", async (t) => {
+test("a write that can be neither synced nor truncated is unsynced", async (t) => {
   const file = await openLog(t, "old\n");
   await endWrites(t, { written: 4, code: "EIO" });
   await endSyncs(t, { code: "EIO" });
   await assert.rejects(file.append(Buffer.from("one\n")), { code: "unsynced" });
 });
 
-test("a cut whose sync fails is unsynced", async (t) => {
+test("a truncation whose sync fails is unsynced", async (t) => {
   const file = await openLog(t, "old\nhal");
   await endSyncs(t, { code: "EIO" });
   await assert.rejects(file.cut(4), { code: "unsynced" });
 });
 
 for (const [what, meddle] of Object.entries(MEDDLING)) {
-  test(`a file that was ${what} by another process is neither cut nor undone`, async (t) => {
+  test(`a file that another process has ${what} is never truncated`, async (t) => {
     const file = await openLog(t, "one\ntwo\n");
     meddle(file.path);
     const before = read(file.path);
@@ -104,7 +104,7 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
   });
 }
 
-test("a file whose lock is lost acknowledges nothing and cuts nothing", async (t) => {
+test("after its lock is lost a file acknowledges nothing and truncates nothing", async (t) => {
   const { path: filePath } = await openLog(t, "old\n");
   const lost = new PlantStoreError("locked", "lost");
   let isLost = false;
@@ -156,7 +156,7 @@ function prepare(t: TestContext): [folder: string, filePath: string] {
   return [folder, filePath];
 }
 
-test("a file is replaced durably, in this order, also over what a killed process left", async (t) => {
+test("a file is replaced durably, in this order, even over the leftovers of a killed process", async (t) => {
   const [folder, filePath] = prepare(t);
   assert.deepEqual(await changesOf(folder, () => replaceFile(filePath, write)), [
     "unlink DIR/a.new",

@@ -52,7 +52,7 @@ test("a path that cannot be a folder is an io_error", async (t) => {
   }
 });
 
-test("a folder is synced, then the one that holds it, also behind a symbolic link", async (t) => {
+test("a folder is synced, then its parent, even behind a symbolic link", async (t) => {
   const link = path.join(makeFolder(t), "link");
   fs.symlinkSync(makeFolder(t), link);
   const changes = await changesOf(link, () => syncFolderAndName(link));

@@ -68,7 +68,7 @@ test("a lock is found through any path to the same folder", async (t) => {
   }
 });
 
-test("an acquire that waits gets the lock once it is released, and else is refused", async (t) => {
+test("an acquire that waits gets the lock when it is released, or is refused", async (t) => {
   const folder = makeFolder(t);
   const lock = await hold(t, folder);
   await assert.rejects(locks.acquire(folder, { ...SECOND, waitMs: 30 }), { code: "locked" });
@@ -77,7 +77,7 @@ test("an acquire that waits gets the lock once it is released, and else is refus
   await (await waiting).close();
 });
 
-test("a holder tells what it is, and how much of the log is durable", async (t) => {
+test("a holder reports what it is, and how much of the log is durable", async (t) => {
   const folder = makeFolder(t);
   assert.equal(await locks.findHolder(folder, "lock"), undefined);
   let durableBytes: number | undefined;
@@ -193,7 +193,9 @@ for (const [what, respond] of Object.entries(SILENT)) {
   });
 }
 
-test("a release does not wait for a client that never hangs up", { timeout: 5000 }, async (t) => {
+test("a release does not wait for a client that never disconnects", {
+  timeout: 5000,
+}, async (t) => {
   const folder = makeFolder(t);
   const lock = await locks.acquire(folder, FIRST);
   const asking = net.connect({ path: path.join(folder, "lock.1"), allowHalfOpen: true });

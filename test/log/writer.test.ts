@@ -196,7 +196,7 @@ test("records that wait take the place of a refused batch", async (t) => {
   assert.equal(content(), "old\ntwo\nthree\n");
 });
 
-test("a disk without room is warned of once a minute, however often it refuses", async (t) => {
+test("a full disk is one warning a minute, however often it refuses", async (t) => {
   const { writer, file } = await openWriter(t);
   const warnings = collectWarnings(t, file.path);
   let now = clock.monotonicMs();
@@ -242,7 +242,7 @@ for (const [what, ends, syncEnds, code] of [
   ["not synced", [{ written: 4, code: "EIO" }], [], undefined],
   ["neither synced nor cut", [{ written: 4, code: "EIO" }], [{ code: "EIO" }], "unsynced"],
 ] as const) {
-  test(`a writer that fails while a batch is written stays failed if the batch is ${what}`, async (t) => {
+  test(`a writer that fails during a batch stays failed if the batch is ${what}`, async (t) => {
     const appends: Promise<unknown>[] = [];
     const catching = (writer: LogWriter, record: string) =>
       appends.push(append(writer, record).catch((error: unknown) => error));

@@ -46,7 +46,7 @@ test("every string comes back as it was, and differs from every other", OPTIONS,
 });
 
 test(
-  "a record in another spelling is the same plant, one that is none a conflict",
+  "a row in another spelling is the same plant; a row that is no plant is a conflict",
   OPTIONS,
   async (t) => {
     const { plants, cluster: server, database } = await cluster.openStore(t);
@@ -65,7 +65,7 @@ test(
   },
 );
 
-test("of two servers that create one id with two names, one wins", OPTIONS, async (t) => {
+test("if two servers create one id with two names, one wins", OPTIONS, async (t) => {
   const { plants: ours, url } = await cluster.openStore(t);
   const { plants: theirs } = await openStore(t, { url });
   const ids = Array.from({ length: 3000 }, (_, at) => BigInt((at * 7919) % 3000));
@@ -183,22 +183,26 @@ for (const [what, routine, times] of [
   });
 }
 
-test("a database without room for another connection is waited for", OPTIONS, async (t) => {
+test("the store waits for a database without a free connection", OPTIONS, async (t) => {
   const { plants, cluster: server } = await cluster.openStore(t);
   await server.sql("ALTER ROLE plant_store CONNECTION LIMIT 3");
   t.after(() => server.sql("ALTER ROLE plant_store CONNECTION LIMIT -1"));
   assert.deepEqual(new Set(await createMany(plants, 0, 2000)), new Set(["created"]));
 });
 
-test("a closed store takes no more, and finishes what it had accepted", OPTIONS, async (t) => {
-  const { plants, close, cluster: server, database } = await cluster.openStore(t);
-  const created = createMany(plants, 0, 2000);
-  const closed = close();
-  await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "closed" });
-  assert.deepEqual(new Set(await created), new Set(["created"]));
-  await closed;
-  assert.deepEqual(await server.sql("SELECT count(*) FROM plants", database), ["2000"]);
-});
+test(
+  "a closed store refuses new creates, and finishes those it had accepted",
+  OPTIONS,
+  async (t) => {
+    const { plants, close, cluster: server, database } = await cluster.openStore(t);
+    const created = createMany(plants, 0, 2000);
+    const closed = close();
+    await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "closed" });
+    assert.deepEqual(new Set(await created), new Set(["created"]));
+    await closed;
+    assert.deepEqual(await server.sql("SELECT count(*) FROM plants", database), ["2000"]);
+  },
+);
 
 test("the role of the servers can neither change plants nor create tokens", OPTIONS, async () => {
   const { url } = await cluster.createStore();

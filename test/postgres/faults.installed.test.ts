@@ -130,7 +130,7 @@ test("connections that a firewall has forgotten are replaced", OPTIONS, async (t
   await until("verdicts are given again", () => tokens.isReadable);
 });
 
-test("plants that no client waits for any more leave the queue", OPTIONS, async (t) => {
+test("plants leave the queue when no client waits for them any more", OPTIONS, async (t) => {
   const { cluster: server, url } = await cluster.createStore();
   t.after(() => server.start());
   const options = { databaseDeadlineMs: 1000, queueBytesMax: 64 * 1024 };

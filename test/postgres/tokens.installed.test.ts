@@ -30,7 +30,7 @@ test("a revocation is obeyed by every server within a second", OPTIONS, async (t
   }
 });
 
-test("of two operators who create one token at once, one succeeds", OPTIONS, async (t) => {
+test("if two operators create a token of one name at once, one succeeds", OPTIONS, async (t) => {
   const { ownerUrl, operator } = await openGarden(t);
   const { tokenTable: other } = await openStore(t, { url: ownerUrl });
   for (let round = 0; round < 10; round++) {
@@ -64,14 +64,18 @@ test("a change whose response is lost is made once", OPTIONS, async (t) => {
   assert.match(listed.join(), /^b ,app \d+$/);
 });
 
-test("the role of the servers cannot change tokens, and is told who can", OPTIONS, async (t) => {
-  const { url } = await openGarden(t);
-  const { tokenTable } = await openStore(t, { url });
-  const message = /permission denied.*; log in as the owner of the tables$/;
-  await assert.rejects(tokenTable.create({ name: "app" }), { code: "io_error", message });
-});
+test(
+  "the role of the servers cannot change tokens, and the message says who can",
+  OPTIONS,
+  async (t) => {
+    const { url } = await openGarden(t);
+    const { tokenTable } = await openStore(t, { url });
+    const message = /permission denied.*; log in as the owner of the tables$/;
+    await assert.rejects(tokenTable.create({ name: "app" }), { code: "io_error", message });
+  },
+);
 
-test("a primary that was replaced no longer gives verdicts", OPTIONS, async (t) => {
+test("a replaced primary no longer decides about tokens", OPTIONS, async (t) => {
   const { primary, standby } = await startPair(t);
   const { tokenTable } = await openStore(t, { url: primary.url("garden") });
   const token = await tokenTable.create({ name: "app" });

@@ -90,18 +90,25 @@ test("as many standbys prove a commit as the setting asks for", OPTIONS, async (
   await assert.rejects(plants.create({ id: 2n, name: "Fern" }), { code: "write_failed" });
 });
 
-test("a host that is away is waited for, a wrong role or database is not", OPTIONS, async (t) => {
-  const { cluster: server, database } = await cluster.createStore();
-  const missing = server.url("no_such_database");
-  for (const [url, databaseDeadlineMs, message] of [
-    ["postgresql://plant_store@127.0.0.1:1/garden", 500, /ECONNREFUSED/],
-    [server.url(database, "nobody_there"), HANG_MS, /role "nobody_there" does not/],
-    [missing, HANG_MS, /"no_such_database" does not exist/],
-    [missing.replace("@", "@127.0.0.1:1,"), 500, /ECONNREFUSED.*database" does not exist/],
-  ] as const) {
-    await assert.rejects(openStore(t, { url, databaseDeadlineMs }), { code: "io_error", message });
-  }
-});
+test(
+  "the store waits for a host that is away, but not for a wrong role or database",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, database } = await cluster.createStore();
+    const missing = server.url("no_such_database");
+    for (const [url, databaseDeadlineMs, message] of [
+      ["postgresql://plant_store@127.0.0.1:1/garden", 500, /ECONNREFUSED/],
+      [server.url(database, "nobody_there"), HANG_MS, /role "nobody_there" does not/],
+      [missing, HANG_MS, /"no_such_database" does not exist/],
+      [missing.replace("@", "@127.0.0.1:1,"), 500, /ECONNREFUSED.*database" does not exist/],
+    ] as const) {
+      await assert.rejects(openStore(t, { url, databaseDeadlineMs }), {
+        code: "io_error",
+        message,
+      });
+    }
+  },
+);
 
 test("`remote_apply` is kept, and every other level of commits is `on`", OPTIONS, async (t) => {
   const { cluster: server, url } = await cluster.createStore();
@@ -147,7 +154,7 @@ test(
 );
 
 test(
-  "two names of one server are one host, and a silent host is not waited for",
+  "two names of one server are one host, and nothing waits for a silent host",
   OPTIONS,
   async (t) => {
     const { cluster: server, database } = await cluster.createStore();

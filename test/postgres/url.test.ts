@@ -31,7 +31,7 @@ test("TLS is checked in full unless every host is this machine", () => {
   }
 });
 
-test("a text that is no URL of a database is refused without its password", () => {
+test("a text that is no URL of a database is refused, and its password not shown", () => {
   for (const [url, expected] of [
     ["http://a:pw@db.example/x", /expected "postgresql:/],
     ["jdbc:postgresql://u:pw@h", /expected "postgresql:/],
@@ -54,7 +54,7 @@ test("a text that is no URL of a database is refused without its password", () =
   }
 });
 
-test("a driver that ignores the socket it is given, as that of libpq does, is refused", async () => {
+test("a driver that ignores the socket it is given, as libpq does, is refused", async () => {
   const opening = openPostgres({ pg: { Client: class {} }, url: "postgresql://a@b/c" });
   await assert.rejects(opening, { name: "TypeError", message: /pg: expected the driver in Java/ });
 });

@@ -84,7 +84,7 @@ test("a copy into a folder that another process uses is refused", async (t) => {
   assert.deepEqual(namesIn(folder), []);
 });
 
-test("a copy that has lost its lock fails, and removes nothing of another one", async (t) => {
+test("a copy that has lost its lock fails, and leaves another copy alone", async (t) => {
   const { data, target } = await prepare(t);
   const lose = (change: string) => {
     if (change !== `rename ${logPath(target)}.checkpoint`) return;
@@ -96,7 +96,7 @@ test("a copy that has lost its lock fails, and removes nothing of another one", 
   assert.equal(readLog(target), A);
 });
 
-test("a backup goes into a folder whose path is too long for a socket, and is read there", async (t) => {
+test("a backup can be made in a folder whose path is too long for a socket, and read there", async (t) => {
   const { data, folder } = await prepare(t);
   const target = join(folder, "x".repeat(120));
   await backup(data, target);

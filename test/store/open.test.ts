@@ -136,7 +136,7 @@ test("a checkpoint is not that of a log which was replaced while it was written"
   await openStore(t, folder);
 });
 
-test("a checkpoint without room is a warning, and the store opens (fake refusal)", async (t) => {
+test("no room for a checkpoint is a warning, and the store opens (fake refusal)", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, LINE);
   const warnings = collectWarnings(t);
@@ -145,7 +145,7 @@ test("a checkpoint without room is a warning, and the store opens (fake refusal)
   assert.deepEqual([store.status().plants, warnings.length], [1, 1]);
 });
 
-test("of many opens at once one succeeds, and every other is refused as locked", async (t) => {
+test("one of many concurrent opens succeeds, and the others are refused as locked", async (t) => {
   const folder = makeFolder(t);
   const settled = await Promise.allSettled(Array.from({ length: 8 }, () => openStore(t, folder)));
   const codes = settled.map((each) => (each.status === "rejected" ? each.reason.code : "open"));

@@ -75,7 +75,7 @@ test("creates of one id in flight share its outcome, which comes when the plant 
   assert.deepEqual(await Promise.all([first, ...others]), ["created", "replayed", "conflict"]);
 });
 
-test("when a create fails, its repeats in flight fail too, and the next create tries again", async (t) => {
+test("when a create fails, its repeats in flight fail, too, and the next create tries again", async (t) => {
   const { folder, store } = await openWith(t, []);
   await endWrites(t, { code: "ENOSPC" });
   const creating = [FERN, { ...FERN }, { ...FERN, tag: "other" }].map((plant) =>
@@ -106,7 +106,7 @@ test("a list begins after any plant, in the order of creation", async (t) => {
   }
 });
 
-test("a list after an id that no plant has, or none can have, is refused", async (t) => {
+test("a list after an id that no plant has or can have is refused", async (t) => {
   const { store } = await openWith(t, PLANTS);
   await assert.rejects(linesOf(store, 9n), { code: "unknown_cursor" });
   await assert.rejects(linesOf(store, 2n ** 63n), RangeError);
@@ -114,7 +114,7 @@ test("a list after an id that no plant has, or none can have, is refused", async
   await assert.rejects(store.get(2n ** 64n + 1n), RangeError);
 });
 
-test("a close finishes what was accepted, and refuses what comes then", async (t) => {
+test("a close finishes what was accepted, and refuses later calls", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   const long = { id: 100n, name: "x".repeat(100_000) }; // takes more than one read
