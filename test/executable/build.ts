@@ -41,7 +41,7 @@ export async function buildExecutable({ node, output }: BuildOptions): Promise<v
     const stripped = path.join(folder, "node");
     fs.copyFileSync(node, stripped);
     fs.chmodSync(stripped, 0o755);
-    strip(stripped);
+    spawnSync("strip", [stripped]); // if it is installed
     fs.mkdirSync(path.dirname(output), { recursive: true });
     fs.rmSync(output, { force: true });
     const config = path.join(folder, "sea.json");
@@ -54,7 +54,7 @@ export async function buildExecutable({ node, output }: BuildOptions): Promise<v
       const blob = path.join(folder, "blob");
       fs.writeFileSync(config, JSON.stringify({ ...settings, output: blob }));
       run(node, "--experimental-sea-config", config);
-      inject(stripped, blob);
+      run(process.execPath, POSTJECT, stripped, RESOURCE, blob, "--sentinel-fuse", FUSE);
       fs.copyFileSync(stripped, output);
     }
     fs.chmodSync(output, 0o755);
@@ -82,7 +82,10 @@ async function bundle(output: string): Promise<void> {
     logLevel: "warning",
     external: ["pg-native"], // the driver has it only if it is installed, and the store does not use it
   });
-  const packages = packagesOf(Object.keys(metafile.inputs));
+  const folders = Object.keys(metafile.inputs).flatMap((file) => {
+    return file.match(/^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/) ?? [];
+  });
+  const packages = [...new Set(folders)].sort();
   if (!packages.includes("node_modules/pg")) {
     throw new Error("pg is not installed; npm ci installs it");
   }
@@ -90,32 +93,15 @@ async function bundle(output: string): Promise<void> {
   fs.appendFileSync(output, `\n/*\n${notices.join("\n\n").replaceAll("*/", "* /")}\n*/\n`);
 }
 
-/** The folders of the packages that files belong to, also of those inside another package. */
-function packagesOf(files: readonly string[]): string[] {
-  const folders = files.flatMap((file) => {
-    return file.match(/^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/) ?? [];
-  });
-  return [...new Set(folders)].sort();
-}
-
 /** Name, version and licence of a package; some have the licence at the end of their README. */
 function readLicence(folder: string): string {
   const { name, version } = JSON.parse(fs.readFileSync(`${folder}/package.json`, "utf8"));
-  const files = fs.readdirSync(folder);
-  const file = ["licen[cs]e", "readme"]
-    .map((start) => files.find((each) => new RegExp(`^${start}`, "i").test(each)))
-    .find((each) => each !== undefined);
-  const text = file === undefined ? "" : fs.readFileSync(`${folder}/${file}`, "utf8");
+  const files = fs.readdirSync(folder).filter((each) => /^(licen[cs]e|readme)/i.test(each));
+  const [file = ""] = files.sort((a, b) => a.localeCompare(b)); // "LICENSE" comes first
+  const text = fs.readFileSync(`${folder}/${file}`, "utf8");
   const notice = text.slice(Math.max(0, text.search(/^#+ *licen[cs]e/im))).trim();
   if (/copyright/i.test(notice)) return `${name} ${version}\n\n${notice}`;
   throw new Error(`${folder}: expected a licence`);
-}
-
-function strip(file: string): void {
-  const { error, status } = spawnSync("strip", [file], { stdio: ["ignore", "ignore", "inherit"] });
-  if (error !== undefined)
-    process.stderr.write("strip is not installed: the executable keeps its symbols\n");
-  else if (status !== 0) throw new Error(`strip ended with ${status}`);
 }
 
 function knows(node: string, flag: string): boolean {
@@ -130,10 +116,6 @@ function knows(node: string, flag: string): boolean {
 export function installTools(node: string): void {
   if (knows(node, "--build-sea") || fs.existsSync(POSTJECT)) return;
   run("npm", "ci", "--loglevel=error", "--prefix", HERE);
-}
-
-function inject(executable: string, blob: string): void {
-  run(process.execPath, POSTJECT, executable, RESOURCE, blob, "--sentinel-fuse", FUSE);
 }
 
 /** Runs a tool; its output is shown only if it fails. */
