@@ -11,6 +11,7 @@ import {
   revokeToken,
   TokenRegistry,
 } from "../index.ts";
+import { ioError } from "../log/disk.ts";
 import {
   openPostgres,
   type PgModule,
@@ -136,7 +137,7 @@ export async function withDatabase<T>(
 async function openDatabase(choice: StoreChoice, details: DatabaseDetails): Promise<PostgresStore> {
   const { database, databaseFile: file, databaseRequireSync: requireSync } = choice;
   checkDatabase(choice);
-  const url = file === undefined ? (database ?? "") : () => fs.readFileSync(file, "utf8").trim();
+  const url = file === undefined ? (database ?? "") : () => readUrl(file);
   const pg = await loadDriver();
   try {
     return await openPostgres({ pg, url, requireSync, ...details });
@@ -144,6 +145,15 @@ async function openDatabase(choice: StoreChoice, details: DatabaseDetails): Prom
     if (!(error instanceof RangeError)) throw error;
     const named = file === undefined ? "--database" : `--database-file "${file}"`;
     throw new UsageError(`${named}: ${error.message}`);
+  }
+}
+
+/** @throws Error, whose message names the file. */
+function readUrl(file: string): string {
+  try {
+    return fs.readFileSync(file, "utf8").trim();
+  } catch (cause) {
+    throw ioError(`Cannot read --database-file "${file}"`, cause);
   }
 }
 
