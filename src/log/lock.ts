@@ -8,6 +8,9 @@
  * connection proves a holder dead. `close` does not remove the highest entry: a slower rival could reuse its
  * number, and both would believe that they hold the lock. A holder whose entry is gone has lost the lock.
  *
+ * Of two that link one number, one fails (EEXIST). One that finds a higher number than its own gives up. One that
+ * was so slow that the holder has tidied up its socket (ENOENT) begins again, and then finds the holder.
+ *
  * Not safe on network file systems, where sockets do not reach other machines.
  */
 import { once } from "node:events";

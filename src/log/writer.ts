@@ -91,7 +91,7 @@ export class LogWriter {
   }
 
   /** Resolves in a turn in which the lock is held, and the file is as it was written. @throws `store_failed`. */
-  async verify(): Promise<void> {
+  async assertUnchanged(): Promise<void> {
     try {
       await (this.#writing ?? this.#file.assertUnchanged());
     } catch (cause) {

@@ -41,7 +41,7 @@ export async function openLog(
     const checkpoint = await readCheckpoint(logPath);
     await assertMayBeMissing(logPath, checkpoint);
     file = await LogFile.open(logPath, lock);
-    const log = { file, size: file.end, isHeld: false, known: checkpoint ?? EMPTY_LOG };
+    const log = { file, size: file.end, isHeld: false, checkpoint: checkpoint ?? EMPTY_LOG };
     const index = new IdIndex();
     const loader = new IdLoader(index, log.size);
     const scan = new Scan(log, loader);
@@ -69,7 +69,7 @@ export async function openLog(
  * @throws PlantStoreError `corruption` if a log that is missing was there, by its checkpoint, or if a restore or a
  * backup into its folder was not finished.
  */
-export function assertMayBeMissing(logPath: string, known?: Checkpoint): Promise<void> {
+export function assertMayBeMissing(logPath: string, checkpoint?: Checkpoint): Promise<void> {
   return withIoError(`Cannot open "${logPath}"`, async () => {
     if (disk.stat(logPath) !== undefined) return;
     if (disk.stat(`${logPath}.new`) !== undefined) {
@@ -77,7 +77,7 @@ export function assertMayBeMissing(logPath: string, known?: Checkpoint): Promise
       const advice = "empty the folder, and run that command again";
       throw new PlantStoreError("corruption", `Cannot open "${logPath}": ${fault}; ${advice}`);
     }
-    if (known !== undefined) throw changedError(logPath, "it is missing", known);
+    if (checkpoint !== undefined) throw changedError(logPath, "it is missing", checkpoint);
   });
 }
 
@@ -134,10 +134,10 @@ async function syncOpenedLog(file: LogFile): Promise<void> {
  */
 export async function openForReading(directory: string): Promise<ReadableLog> {
   const logPath = logPathOf(directory);
-  const known = await readCheckpoint(logPath);
+  const checkpoint = await readCheckpoint(logPath);
   const file = await LogFile.openForReading(logPath);
   if (file === undefined) {
-    await assertMayBeMissing(logPath, known);
+    await assertMayBeMissing(logPath, checkpoint);
     const why = "no such file; expected a data directory or a backup";
     throw new PlantStoreError("io_error", `Cannot read "${logPath}": ${why}`);
   }
@@ -145,7 +145,7 @@ export async function openForReading(directory: string): Promise<ReadableLog> {
     const holder = await locks.findHolder(directory, LOCK_NAME);
     const size = holder === undefined ? file.end : holder.durableBytes;
     if (size !== undefined) {
-      return { file, size, isHeld: holder !== undefined, known: known ?? EMPTY_LOG };
+      return { file, size, isHeld: holder !== undefined, checkpoint: checkpoint ?? EMPTY_LOG };
     }
     const why = `"${holder?.command}" has not opened it yet; try again`;
     throw new PlantStoreError("locked", `Cannot read "${logPath}": ${why}`);

@@ -111,7 +111,7 @@ export class PlantStore implements PlantService {
     const taken = index.get(id);
     if (taken !== undefined) {
       const line = await this.#readLine(id, taken);
-      await this.#writer.verify(); // a repeat is acknowledged, too
+      await this.#writer.assertUnchanged(); // a repeat is acknowledged, too
       return assertRepeat(parseNewPlant(line), plant);
     }
     const { start, at } = this.#writer.append(encodeNewPlant(plant));
@@ -207,7 +207,7 @@ export class PlantStore implements PlantService {
   /** Fails the store if its lock or its log is gone; writes a checkpoint now and then. */
   async #check(): Promise<void> {
     try {
-      await this.#writer.verify();
+      await this.#writer.assertUnchanged();
       if (clock.monotonicMs() - this.#checkpointedAt >= CHECKPOINT_MS) await this.#checkpoint();
     } catch {} // the writer has failed
   }

@@ -25,7 +25,7 @@ export interface ReadableLog {
   /** Whether such a process lives: then no line below `size` is torn. */
   readonly isHeld: boolean;
   /** The checkpoint, read before the log, which only grows. */
-  readonly known: Checkpoint;
+  readonly checkpoint: Checkpoint;
 }
 
 /** What one batch can hold. */
@@ -52,24 +52,23 @@ export class Scan {
 
   /** Reads the log, and yields its lines in blocks. @throws PlantStoreError `corruption`; `io_error`. */
   async *lines(onProgress?: OnProgress): AsyncGenerator<Buffer> {
-    const { file, size, isHeld, known } = this.#log;
-    yield* this.#goodLines(Math.min(known.bytes, size), onProgress);
+    const { file, size, isHeld, checkpoint } = this.#log;
+    yield* this.#goodLines(Math.min(checkpoint.bytes, size), onProgress);
     const found = this.end.bytes;
-    const isAsKnown = found === known.bytes && this.end.crc32 === known.crc32;
+    const isAsKnown = found === checkpoint.bytes && this.end.crc32 === checkpoint.crc32;
     if (this.#problem === undefined && !isAsKnown) {
-      const isShorter = size < known.bytes;
+      const isShorter = size < checkpoint.bytes;
       const what = isShorter ? `it has ${size} bytes` : "its bytes are not those that were stored";
-      throw changedError(file.path, what, known);
+      throw changedError(file.path, what, checkpoint);
     }
     yield* this.#goodLines(size, onProgress);
     const start = this.end.bytes;
     if (start === size) return;
-    if (!isHeld && isAsKnown && size - start <= IN_FLIGHT_BYTES_MAX) {
-      const rest = await readExactly(file, start, size - start);
-      if (isTorn(rest)) {
-        this.tail = rest;
-        return;
-      }
+    const mayBeTorn = !isHeld && isAsKnown && size - start <= IN_FLIGHT_BYTES_MAX;
+    const rest = mayBeTorn ? await readExactly(file, start, size - start) : undefined;
+    if (rest !== undefined && isTorn(rest)) {
+      this.tail = rest;
+      return;
     }
     const place = { line: this.plants + 1, offset: start };
     throw lineError(file.path, place, `${this.#problem ?? "it has no line feed"}; ${ADVICE}`);

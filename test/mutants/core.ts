@@ -199,8 +199,8 @@ a start whose quarantine is not synced may be tried again: store/open
 + throw isTold ? cause : new Error(
 store/scan.ts
 an unfinished write of a running server is left out of a backup without a word: store/repair
--     if (!isHeld && isAsKnown
-+     if (isAsKnown
+-     const mayBeTorn = !isHeld && isAsKnown
++     const mayBeTorn = isAsKnown
 store/import-export.ts
 an import goes on after an error of the store: store/import
 - if ((outcome.number ?? STORE_ERRORS) >= STORE_ERRORS) throw outcome;
