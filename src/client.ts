@@ -34,9 +34,9 @@ const ATTEMPT_MS_MAX = 10_000; // a connection that a balancer forgot must not t
 const RESPONSE_BYTES_MAX = 5 * 1024 * 1024 + 1024; // a page of 1 MiB and the longest plant
 /** After these statuses, most of them of proxies, a request is sent again. */
 const REPEATED = /^(?:408|425|429|460|50[0234]|52\d|530)$/;
-/** Failures of `fetch` which prove that nothing was sent. */
+/** Failures of `fetch` that prove that nothing was sent. */
 const UNSENT = /\bconnect E|CONNREFUSED|\(Connect\)|ENOTFOUND|EAI_AGAIN|CONNECT_TIMEOUT/;
-/** The same, and no repeat helps: certificates, blocked ports, arguments. */
+/** Such failures which no repeat helps: certificates, blocked ports, arguments. */
 const MISTAKE = /\bCERT_|_CERT(?!I)|LEAF_SIGN|peer cert|bad port|are blocked|RequestInit|'fetch'/;
 
 /**
@@ -87,7 +87,7 @@ export class PlantClient {
     });
   }
 
-  /** All plants, oldest first, or those after one; also plants created meanwhile. Needs the scope `read`. */
+  /** All plants, oldest first, or those after one, with those created meanwhile. Needs the scope `read`. */
   async *list({ after, signal }: CallOptions & { after?: Id | undefined } = {}) {
     let cursor = after === undefined ? "" : `&after=${toInt64(after)}`;
     for (;;) {
@@ -147,7 +147,7 @@ type Failure = { error: unknown; isUnsent?: boolean; isMistake?: boolean; askedM
 type Outcome<T> = { value: T } | { refusal: PlantStoreError } | Failure;
 type Work<T> = (signal: AbortSignal) => Promise<Outcome<T>>;
 
-/** What an abort ends. All share one listener: Node.js warns of a leak at the eleventh of a signal. */
+/** What an abort ends. All share one listener: Node.js warns of a leak at the eleventh listener of a signal. */
 const ENDS = new Map<() => void, Signal>();
 const endAborted = () => {
   for (const [end, signal] of ENDS) if (signal?.aborted === true) end();
@@ -175,7 +175,7 @@ async function within<T>(ms: number, outer: Signal, work: Work<T>): Promise<Outc
   }
 }
 
-/** The text of a response; a note in its place if it is longer than any of a store. */
+/** The text of a response, or a note if it is longer than a store ever sends. */
 async function readText(response: Response): Promise<string> {
   const reader = response.body?.getReader?.();
   if (reader === undefined) return response.text(); // a fetch without streams
@@ -235,6 +235,6 @@ function toInt64(id: Id): bigint {
 /** Reads an array of plants as a store writes them. @throws unless it is one. */
 function parsePage(text: string, json: unknown): NewPlant[] {
   if (!Array.isArray(json)) throw new Error("no page");
-  const plants = text.slice(1, -1).split(/,(?=\{"id":)/); // which no string holds, because of the quote
+  const plants = text.slice(1, -1).split(/,(?=\{"id":)/); // a string never holds a bare quote
   return json.length === 0 ? [] : plants.map(parsePlantText);
 }

@@ -32,7 +32,7 @@ export class Recorder {
   readonly warnings: { message: string; count: number; lastAt: number }[] = [];
   /** The last use of each token, by its name. */
   readonly lastUses = new Map<string, number>();
-  /** Each at its second modulo their number. */
+  /** A slot for each second, at the second modulo their number. */
   readonly #slots: Slot[] = [];
   readonly #startedAt = clock.monotonicMs();
   readonly #subscriptions = [
@@ -121,7 +121,7 @@ function makeOutcome(operation: string | undefined, code: number) {
 /** Counts values by ascending bounds. */
 export class Histogram {
   readonly bounds: readonly number[];
-  /** For each bound the values up to it, and above the one before; at last those above all. */
+  /** How many values are at most each bound, and above the one before; the last count is of those above all. */
   readonly counts: Float64Array;
   count = 0;
   sum = 0;

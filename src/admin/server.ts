@@ -26,7 +26,7 @@ export interface AdminServer {
 }
 
 /**
- * Listens, and counts from here on what the channels report, which is every server in the process.
+ * Listens, and counts from now on what the channels report, of every server in the process.
  *
  * @throws the system's error if the address cannot be used (`code` `EADDRINUSE`, `EACCES`, …).
  */

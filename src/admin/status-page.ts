@@ -1,6 +1,6 @@
 /**
  * The status page: HTML and SVG made on the server, without a script. The browser loads it again every few
- * seconds, unless a person has stopped that, to read or to select something.
+ * seconds, unless a person stops that to read or select something.
  */
 import { clock } from "../clock.ts";
 import { ERRORS } from "../core/errors.ts";

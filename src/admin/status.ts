@@ -15,7 +15,7 @@ const MESSAGES = {
 export type State = keyof typeof MESSAGES;
 export const STATES = Object.keys(MESSAGES) as State[];
 
-/** What a server says of itself: whether it is out of disk follows from its store and its disk. */
+/** What a server reports itself; whether it is out of disk follows from its store and its disk. */
 export type ServiceState = Exclude<State, "out-of-disk">;
 
 /** All of it is in memory, so a request for it waits for nothing. */

@@ -113,7 +113,7 @@ async function createUnless(
 }
 
 /**
- * Revokes the tokens of this name, also expired ones; a running server refuses them within 2 s.
+ * Revokes the tokens of this name, even expired ones; a running server refuses them within 2 s.
  *
  * @throws PlantStoreError `token_unknown` if no token of this name can be revoked; else as `createToken`.
  */
@@ -122,7 +122,7 @@ export async function revokeToken(directory: string, name: string): Promise<void
 }
 
 /**
- * Every token ever created in this directory, oldest first. It syncs the folder, for a change that was killed.
+ * Every token ever created in this directory, oldest first. It syncs the folder: a killed change may not have.
  *
  * @throws PlantStoreError `corruption`; `io_error` if the file cannot be read.
  */

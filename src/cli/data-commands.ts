@@ -114,7 +114,7 @@ async function isImportable(file: string): Promise<boolean> {
 /** How many refused lines of a file, and lines that a repair leaves out, are named. */
 const NAMED_MAX = 20;
 
-/** Prints only the first messages about lines: their number is in the result. */
+/** Prints only the first messages about lines; the result says how many there were. */
 function printFirst(): (message: string) => void {
   let left = NAMED_MAX;
   return (message) => {

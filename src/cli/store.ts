@@ -108,7 +108,7 @@ function folderTokens(data: string): TokenTable {
 }
 
 /**
- * Lists or changes tokens, also beside running servers.
+ * Lists or changes tokens, even while servers run.
  *
  * @param checkFolder throws if the command must not use this data directory.
  */

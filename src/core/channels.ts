@@ -17,9 +17,9 @@ export interface WarningMessage {
 export interface RequestMessage {
   /** `undefined` if the bytes on the connection never became a request. */
   readonly method: string | undefined;
-  /** As the listener sees it, without the query; `undefined` like `method`. */
+  /** As the listener sees it, without the query; `undefined` when `method` is. */
   readonly path: string | undefined;
-  /** The address of the peer, or the one that a trusted proxy has named; `undefined` if it is unknown. */
+  /** The address of the peer, or the client that a trusted proxy names; `undefined` if it is unknown. */
   readonly client: string | undefined;
   /** The HTTP status; 0 if the request broke off before it was carried out. */
   readonly status: number;
@@ -35,7 +35,7 @@ export interface RequestMessage {
   readonly token: string | undefined;
   /** `undefined` for a request that was refused before its operation was known. */
   readonly operation: "createPlant" | "listPlants" | "getPlant" | undefined;
-  /** Whether the request, or its stream, broke off; by either side. */
+  /** Whether either side broke off the request, or its stream. */
   readonly cut: boolean;
 }
 

@@ -28,7 +28,7 @@ class Scanner {
   readonly #text: string;
   readonly #onMember: OnMember;
   #at = 0;
-  /** For each open container whether it is an object. The system gives room only to pages that are written to. */
+  /** Whether each open container is an object. Pages of it that are never written take no memory. */
   readonly #isObject: Uint8Array;
   #depth = 0;
   /** Name, and start of the value, of the top-level member that is being read. */

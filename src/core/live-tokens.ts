@@ -28,7 +28,7 @@ export abstract class LiveTokens implements TokenVerifier {
   readonly #options: FollowOptions;
   /** The tokens by their hashes. */
   #byHash = new Map<string, TokenRecord>();
-  /** Those accepted since the tokens changed, by the token itself: to hash it takes a tenth of a request. */
+  /** Tokens accepted since the last change, by the token itself: hashing takes a tenth of a request. */
   #accepted = new Map<string, TokenRecord>();
   /** How long ago the newest good poll began, in milliseconds. @internal */
   protected age = () => Number.POSITIVE_INFINITY;

@@ -1,10 +1,10 @@
 /**
- * The options that are numbers, with defaults and bounds for the library and the command line, and guards of options.
+ * The options that are numbers, with their defaults and bounds, and checks of other options.
  * A wrong option is a mistake of the calling program, so it is refused before anything is opened.
  */
 
 export interface NumberOption {
-  /** Absent if it depends on the memory of the process, or on its limit of open files. */
+  /** Absent if it depends on the memory of the process or its limit of open files. */
   readonly default?: number;
   readonly min: number;
   readonly max: number;
@@ -21,7 +21,7 @@ export const NUMBER_OPTIONS = {
   bodyBytesMax: { default: MIB, min: 1, max: 4 * MIB },
   requestTimeoutMs: { default: 30_000, min: 1, max: TIMER_MS_MAX },
   keepAliveTimeoutMs: { default: 75_000, min: 1, max: TIMER_MS_MAX },
-  // Not 0: some versions of Node take it for no bound, others for no connection.
+  // Not 0: for some versions of Node it means no bound, for others no connection.
   connectionsMax: { min: 1, max: 1_000_000 },
   pendingBytesMax: { min: 1, max: GIB },
   queueBytesMax: { min: 1, max: GIB },

@@ -114,7 +114,7 @@ export function parsePlantText(text: string): NewPlant {
   const read = <T>(name: Member, expected: string, parse: (literal: string) => T | undefined) => {
     const { 0: literal, length } = literals[name];
     const value = literal === undefined ? undefined : parse(literal);
-    // RFC 7493 section 2.3: nobody knows which of several values counts, so none does.
+    // RFC 7493 section 2.3: programs differ in which of two values they take, so neither counts.
     if (length > 1) errors.push(`${name}: expected once, given ${length} times`);
     else if (literal === undefined && name !== "tag") errors.push(`${name}: required`);
     else if (literal !== undefined && value === undefined) {

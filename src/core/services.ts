@@ -70,7 +70,7 @@ export function isTokenName(name: string): boolean {
 
 /** The name and scopes of an accepted token, never the token itself. */
 export interface VerifiedToken {
-  /** Whose request it is. Memory and connections are shared among names, so no client may choose its own. */
+  /** Whose request it is. Memory and connections are shared among names, so a client must not choose its own. */
   readonly name: string;
   readonly scopes: readonly Scope[];
 }
@@ -101,11 +101,11 @@ export interface StoreStatus {
   readonly logBytes?: number;
   /** Bytes of records that wait for the disk or the database. */
   readonly queueBytes: number;
-  /** How long ago the disk had no room for a write; absent if it took all, or a later one. */
+  /** How long ago the disk had no room for a write; absent if it had room for the last one. */
   readonly msSinceRefusal?: number | undefined;
 }
 
-/** What an operator is shown of a database that is the store. */
+/** What an operator sees of a database. */
 export interface DatabaseStatus {
   /** The host in use; `undefined` while none is. */
   readonly host: string | undefined;

@@ -34,7 +34,7 @@ class Connection {
   client = ANONYMOUS;
   /** Requests whose responses have not left. */
   unanswered = 0;
-  /** The request that came last, unless it is over, with a good token: it may hold a body. */
+  /** The newest request, while it is in flight with a good token: it may hold a body. */
   last: Exchange | undefined;
   /** The number of sweeps before its last response left. */
   idleSince: number | undefined;

@@ -24,7 +24,7 @@ const NOTHING: Buffer = Buffer.alloc(0);
 let longBody: Promise<unknown> = Promise.resolve();
 
 /**
- * Reads the body, creates, and responds, also to later failures.
+ * Reads the body, creates, and responds, even to later failures.
  *
  * @throws PlantStoreError for the head, `overloaded`, or `internal` if other code has read of the body.
  */

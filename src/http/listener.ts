@@ -149,7 +149,7 @@ export class Listener {
     return true;
   }
 
-  /** @throws what is wrong with the head, in the turn of the call: nothing that follows is carried out before. */
+  /** @throws what is wrong with the head, before it returns: no later request is carried out first. */
   #carryOut(exchange: Exchange, caller: Verdict): void {
     const { req } = exchange;
     if (exchange.res.headersSent || exchange.isOver) return; // while the token was verified

@@ -55,7 +55,7 @@ export interface Disk {
 }
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_NOFOLLOW, O_RDONLY, O_RDWR, O_SYNC } = fs.constants;
-/** A write waits for the disk: one call instead of two (measured: docs/speed.md). macOS has no O_DSYNC. */
+/** With it a write waits for the disk, without a second call (docs/speed.md). macOS has no O_DSYNC. */
 const APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | (O_DSYNC ?? O_SYNC);
 
 class SystemFile implements OpenFile {
@@ -69,7 +69,7 @@ class SystemFile implements OpenFile {
     return fs.fstatSync(this.#handle.fd, { bigint: true });
   }
 
-  /** By a callback, which takes half the time of a promise of Node's. */
+  /** Uses a callback, which takes half the time of Node's promise. */
   read(buffer: Buffer, start: number, bytes: number, position: number): Promise<number> {
     return new Promise((resolve, reject) => {
       fs.read(this.#handle.fd, buffer, start, bytes, position, (cause, count) =>

@@ -108,7 +108,7 @@ export class LogFile {
     await this.#file.sync();
   }
 
-  /** Makes the whole file durable, also what other programs wrote. @throws the system's error. */
+  /** Makes the whole file durable, with what other programs wrote. @throws the system's error. */
   sync(): Promise<void> {
     return this.#file.sync();
   }

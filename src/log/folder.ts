@@ -45,7 +45,7 @@ const NOT_OURS = ["EACCES", "EPERM", "EROFS", "EINVAL", "ENOTSUP"];
 export async function syncFolderAndName(folder: string): Promise<void> {
   await disk.syncFolder(folder);
   try {
-    await disk.syncFolder(`${folder}/..`); // also of a folder that a symbolic link leads to
+    await disk.syncFolder(`${folder}/..`); // the real parent, even behind a symbolic link
   } catch (cause) {
     if (!NOT_OURS.includes(systemCode(cause) ?? "")) throw cause;
   }

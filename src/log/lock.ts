@@ -4,7 +4,7 @@
  *
  * The lock is a listening Unix socket, linked into the folder as `<name>.N` under the next free number; the
  * highest number is the holder. The kernel closes the socket when the process ends, so a dead holder never
- * blocks a start, and a living one answers each connection with one line about itself. Only a refused
+ * blocks a start, and a living one sends each connection one line about itself. Only a refused
  * connection proves a holder dead. `close` does not remove the highest entry: a slower rival could reuse its
  * number, and both would believe that they hold the lock. A holder whose entry is gone has lost the lock.
  *
@@ -22,7 +22,7 @@ import { clock, sleep } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { ioError, systemCode, withIoError } from "./disk.ts";
 
-/** What a holder answers: one line of JSON; `command`: what it does, such as `serve`; `since`: ISO 8601. */
+/** The reply of a holder, one line of JSON. `command`: what it runs, such as `serve`; `since`: ISO 8601. */
 export interface Holder {
   readonly pid: number;
   /** The machine or container to which `pid` belongs. */
@@ -44,7 +44,7 @@ export interface LockOptions {
 }
 
 export interface Lock {
-  /** Call it in the turn that relies on the lock. @throws PlantStoreError `locked` if its entry is gone. */
+  /** Holds until the caller awaits something. @throws PlantStoreError `locked` if its entry is gone. */
   assertHeld(): void;
 }
 
@@ -55,7 +55,7 @@ export interface HeldLock extends Lock {
 export interface Locks {
   /** @throws PlantStoreError `locked`, naming the holder; `io_error` if sockets or links do not work. */
   acquire(directory: string, options: LockOptions): Promise<HeldLock>;
-  /** The living holder. @throws PlantStoreError `locked` if it does not answer within 1 s; `io_error`. */
+  /** The living holder. @throws PlantStoreError `locked` if it does not reply within 1 s; `io_error`. */
   findHolder(directory: string, name: string): Promise<Holder | undefined>;
 }
 
@@ -154,7 +154,7 @@ function watch(entry: string): () => void {
   };
 }
 
-/** What the socket answers; `undefined` if its process is dead, `"silent"` if it lives and does not answer. */
+/** The reply of the holder; `undefined` if its process is dead, `"silent"` if it lives but does not reply. */
 async function ask(entry: string): Promise<Holder | "silent" | undefined> {
   assertFits(entry);
   const stop = new AbortController();

@@ -127,7 +127,7 @@ export class LogWriter {
       const isRefusal = cause instanceof PlantStoreError && cause.code === "write_failed";
       error = isRefusal ? this.#refuse(cause) : this.fail(cause);
     }
-    this.queuedBytes -= bytes.length; // first: a client that gets its response may append at once
+    this.queuedBytes -= bytes.length; // before any response: its client may append at once
     error = this.#failure ?? error;
     if (error !== undefined) return batch.fail(error);
     this.#refusedAt = undefined;

@@ -20,7 +20,7 @@ import { CREATE, createValues, isPlantOfRow } from "./schema.ts";
 
 const BATCH_PLANTS_MAX = 1000;
 const BATCH_BYTES_MAX = 1024 * 1024;
-/** While another connection has been busy for no longer, one is used only if so many plants wait. */
+/** While a connection has been busy for less than this, a second one is used only if so many plants wait. */
 const SHARE_PLANTS = 8;
 const SHARE_MS = 100;
 /** How long a statement waits for a locked row; and the parts of a batch that has one. */

@@ -80,7 +80,7 @@ export class TokenTable {
     return token;
   }
 
-  /** Revokes the tokens of this name, also expired ones. @throws PlantStoreError `token_unknown` */
+  /** Revokes the tokens of this name, even expired ones. @throws PlantStoreError `token_unknown` */
   async revoke(name: string): Promise<void> {
     const now = clock.wallMs();
     await this.#change((tokens) => {

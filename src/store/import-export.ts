@@ -1,8 +1,8 @@
 /**
  * `export` and `import`: the plants of a data directory as JSON lines, and back.
  *
- * Invariants. A directory is only read, also beside a running server; its lines are checked as a start checks them,
- * but for ids that are there twice. An import creates each plant with the validator and the writer of requests, so it
+ * Invariants. An export only reads, even while a server runs, and checks lines as a start does, except for ids
+ * that appear twice. An import creates each plant with the validator and the writer of requests, so it
  * may be run again. Memory is bounded by a chunk of text and by the longest record.
  */
 import { PlantStoreError } from "../core/errors.ts";
@@ -111,8 +111,8 @@ async function* splitLines(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer[]
     if (restBytes > RECORD_BYTES_MAX) {
       throw new PlantStoreError(
         "invalid_json",
-        `Expected one plant a line, got a line of more than ${RECORD_BYTES_MAX} bytes; write the plants of an ` +
-          "array one a line, without brackets and commas",
+        `Expected one plant a line, got a line of more than ${RECORD_BYTES_MAX} bytes; put each plant of an ` +
+          "array on a line of its own, without brackets and commas",
       );
     }
   }

@@ -1,6 +1,6 @@
 /**
- * The newest lines of a log in memory: most repeats and reads are of new plants, and a read of the disk takes longer
- * than all the rest of them. All are durable, and bytes of a log never change, so none grows stale.
+ * The newest lines of a log in memory: most repeats and reads are of new plants, and reading the disk takes longer
+ * than everything else. The lines are durable, and bytes of a log never change, so none grows stale.
  */
 import { LINE_FEED } from "../log/lines.ts";
 import { defaultBudget } from "../memory.ts";

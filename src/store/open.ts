@@ -127,7 +127,7 @@ async function syncOpenedLog(file: LogFile): Promise<void> {
 }
 
 /**
- * Opens a log for reading, also beside the process that writes it.
+ * Opens a log for reading, even while another process writes it.
  *
  * @throws PlantStoreError `io_error` if there is none; `corruption` if it is gone, or its checkpoint is damaged;
  * `locked` if the process that writes it does not reply, or does not know yet.

@@ -44,7 +44,7 @@ export class Scan {
   readonly #log: ReadableLog;
   readonly #index: Pick<IdIndex, "addWords"> | undefined;
 
-  /** @param index takes the ids, and finds repeated ones; without it they are not looked for. */
+  /** @param index takes the ids, and finds repeated ones; without it repeats go unnoticed. */
   constructor(log: ReadableLog, index?: Pick<IdIndex, "addWords">) {
     this.#log = log;
     this.#index = index;

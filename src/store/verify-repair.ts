@@ -2,7 +2,7 @@
  * `verify` and `repair`: what an operator does about a log that a start refuses.
  *
  * Invariants. `verify` reads a log as a start does, takes no lock and changes nothing. `repair` leaves a sound log
- * alone, and writes any other one anew, from every line that holds a plant; the first record of an id wins. What it
+ * alone, and rewrites any other from every line that holds a plant; the first record of an id wins. What it
  * leaves out is in the quarantine file, byte for byte, before the new log takes its name; the checkpoint is replaced
  * last. After a crash in between, a start refuses or is right, and `repair` runs again.
  */
@@ -28,7 +28,7 @@ export interface VerifyReport {
 }
 
 /**
- * Reads a log as a start does, also beside the process that writes it.
+ * Reads a log as a start does, even while another process writes it.
  *
  * @throws PlantStoreError `corruption` if a start refuses the log; `io_error` if there is none, or it cannot be read;
  * `locked`.
@@ -64,7 +64,7 @@ export interface RepairReport {
  *
  * @param onLeftOut receives each line that is moved to quarantine.
  * @throws PlantStoreError `locked`; `corruption` after an unfinished restore; `write_failed`; `unsynced`; `io_error`,
- * also if there never was a log.
+ * for example if there never was a log.
  */
 export async function repairLog(directory: string, onLeftOut?: OnLeftOut): Promise<RepairReport> {
   const sound = await verifyLog(directory).catch((error) => {

@@ -98,7 +98,7 @@ async function exchange(t: TestContext, bytes: string): Promise<{ text: string; 
 const HEAD = "Host: localhost\r\n";
 
 for (const line of ["POST /metrics", "POST /nowhere", "GET /metrics"]) {
-  test(`of the body of ${line}, 30 MB in chunks of a byte, at most what came with the head is read`, async (t) => {
+  test(`of 30 MB in one-byte chunks after ${line}, only what came with the head is read`, async (t) => {
     const body = "1\r\na\r\n".repeat(5_000_000);
     const head = `${line} HTTP/1.1\r\n${HEAD}Transfer-Encoding: chunked\r\n\r\n`;
     const { read } = await exchange(t, head + body);

@@ -32,7 +32,7 @@ const LIVES: readonly [more: Partial<TokenRecord>, now: number, isLive: boolean]
 ];
 
 for (const [more, now, expected] of LIVES) {
-  test(`a token with ${JSON.stringify(more)} is ${expected ? "" : "not "}live at ${now}, also after it was written and read`, () => {
+  test(`a token with ${JSON.stringify(more)} is ${expected ? "" : "not "}live at ${now}, even after it was written and read`, () => {
     const record = { ...APP, ...more };
     assert.equal(isLive(record, now), expected);
     assert.deepEqual(decodeTokenRecord(encodeTokenRecord(record)), record);

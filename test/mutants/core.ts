@@ -136,7 +136,7 @@ a damaged checkpoint counts as none: log/checkpoint
 +   return undefined;
 log/folder.ts
 the folder above is not synced: store/open
--     await disk.syncFolder(\`\${folder}/..\`); // also of a folder that a symbolic link leads to
+-     await disk.syncFolder(\`\${folder}/..\`); // the real parent, even behind a symbolic link
 log/lock.ts
 a number is used twice: log/lock
 - const close = () => new Promise<void>((resolve) => server.close(() => resolve()));

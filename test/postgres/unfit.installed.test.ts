@@ -124,7 +124,7 @@ test("`remote_apply` is kept, and every other level of commits is `on`", OPTIONS
 });
 
 test(
-  "two hosts of one timeline that accept writes are refused, also in service",
+  "two hosts of one timeline that accept writes are refused, even in service",
   OPTIONS,
   async (t) => {
     const original = await Cluster.start(t);
