@@ -25,7 +25,7 @@ import { existingFolder, isDatabase, openStore, ownFolder, STORE, withDatabase }
 
 const get = defineCommand({
   name: "get",
-  summary: "print one plant as JSON; exit status 1 if there is none",
+  summary: "print one plant as JSON",
   arguments: ["ID"],
   options: STORE,
   async run([text = ""], options) {
@@ -178,7 +178,7 @@ a data directory. If restore was killed, empty the data directory and run it aga
 
 const verify = defineCommand({
   name: "verify",
-  summary: "read the whole log as a start does; exit status 3 on damage",
+  summary: "check the whole log as a start does",
   options: { data: DATA, json: JSON_OUTPUT },
   details: `Like a start, verify ends at the first damaged line, and names it. Torn bytes at the end, as a kill
 or a power cut leaves them, are no damage: the next start moves them to quarantine.`,

@@ -11,7 +11,7 @@ const TIMEOUT_MS = 2000;
 
 export const health = defineCommand({
   name: "health",
-  summary: "ask the admin listener whether the server is ready; exit status 1 if not",
+  summary: "ask a server whether it is ready; exit status 1 if not",
   options: { admin: { ...ADMIN, defaultText: "127.0.0.1:9180" } },
   readsVariables: true,
   details: "Needs no token. The server must have been started with --admin.",

@@ -41,7 +41,7 @@ export const LISTENER = {
   admin: ADMIN,
   corsOrigin: {
     placeholder: "ORIGIN",
-    help: "an origin whose pages may use the service, or *; repeatable",
+    help: "an origin whose pages may call it, or *; repeatable",
     isRepeatable: true,
     expected: "origins such as https://app.example, or *",
     parse: (text: string) => [...checkOrigins(text.split(","))],

@@ -17,7 +17,7 @@ const printOpenapi = defineCommand({
 
 const printDatabaseSchema = defineCommand({
   name: "print schema",
-  summary: "print the SQL that creates the tables of a database",
+  summary: "print the SQL for a database",
   options: {
     role: {
       placeholder: "NAME",

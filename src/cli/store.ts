@@ -35,7 +35,7 @@ export const STORE = {
     isSecret: true,
     parse: (given: string) => (given === "" || given.includes("://") ? undefined : given),
   },
-  databaseRequireSync: flag("refuse a database whose commits wait for no standby"),
+  databaseRequireSync: flag("refuse one whose commits wait for no standby"),
 };
 
 export type StoreChoice = OptionValues<typeof STORE>;

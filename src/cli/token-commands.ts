@@ -13,7 +13,7 @@ import { existingFolder, ownFolder, STORE, withTokens } from "./store.ts";
 
 const tokenCreate = defineCommand({
   name: "token create",
-  summary: "create a bearer token, and print it once",
+  summary: "create a token, and print it once",
   arguments: ["NAME"],
   options: {
     ...STORE,
@@ -78,7 +78,7 @@ const tokenRevoke = defineCommand({
 
 const tokenImport = defineCommand({
   name: "token import",
-  summary: "import the tokens of another data directory: its tokens.jsonl",
+  summary: "import a tokens.jsonl of another data directory",
   arguments: ["FILE"],
   options: STORE,
   details: `Clients keep their tokens, because a server needs only the hashes. If a live token has the name of

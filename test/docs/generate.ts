@@ -21,7 +21,6 @@ const page = "docs/command-line.md";
 export const TABLES: readonly Table[] = [
   { page, columns: ["command", "what it does"], make: makeCommands },
   { page, columns: ["option of serve", "what it does"], make: () => readOptions("serve") },
-  { page, columns: ["other option", "of", "what it does"], make: makeOtherOptions },
   { page: "docs/api.md", columns: ["error", "status", "code", "what happened"], make: makeErrors },
   { page: "docs/operating.md", columns: ["metric", "type", "meaning"], make: makeMetrics },
 ];
@@ -63,11 +62,19 @@ async function makeMetrics(): Promise<string[][]> {
   });
 }
 
-/** The usage and the summary of each command. */
+/** Each command, with the options that only it has, and its summary. */
 async function makeCommands(): Promise<string[][]> {
   const { stdout } = await runCli(["--help"]);
-  const commands = stdout.matchAll(/^ {2}(?!plant-store)(\S.*?) {2,}(.*)$/gm);
-  return Array.from(commands, ([, usage = "", summary = ""]) => [`\`${usage}\``, summary]);
+  const ofServe = (await readOptions("serve")).map(([option]) => option);
+  const rows: string[][] = [];
+  for (const [, usage = "", summary = ""] of stdout.matchAll(
+    /^ {2}(?!plant-store)(\S.*?) {2,}(.*)$/gm,
+  )) {
+    const options = await readOptions(usage.replace(/ [[A-Z].*/, ""));
+    const own = options.flatMap(([option = ""]) => (ofServe.includes(option) ? [] : ` ${option}`));
+    rows.push([`\`${usage}\`${own.join()}`, summary]);
+  }
+  return rows;
 }
 
 /** The options of a command, as its help has them. */
@@ -75,21 +82,6 @@ async function readOptions(command: string): Promise<string[][]> {
   const { stdout } = await runCli([...command.split(" "), "--help"]);
   const options = stdout.matchAll(/^ {2}(--.*)\n {6}(.*?)(?: \[[A-Z_]+\])?$/gm);
   return Array.from(options, ([, option = "", text = ""]) => [`\`${option}\``, text]);
-}
-
-/** The options that `serve` lacks, or has with another default. */
-async function makeOtherOptions(): Promise<string[][]> {
-  const known = (await readOptions("serve")).map(String);
-  const rows = new Map<string, string[]>();
-  for (const [usage = ""] of await makeCommands()) {
-    const command = usage.replace(/ [[A-Z].*|`/g, "");
-    for (const [option = "", text = ""] of await readOptions(command)) {
-      if (known.includes(String([option, text]))) continue;
-      const [, commands, help] = rows.get(option) ?? [option, "", text];
-      rows.set(option, [option, `${commands}${commands && ", "}\`${command}\``, `${help}`]);
-    }
-  }
-  return [...rows.values()];
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
