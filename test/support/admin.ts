@@ -1,28 +1,23 @@
 /** An admin listener that shows the status of a test. */
-import { request as httpRequest } from "node:http";
+import { once } from "node:events";
+import { request as httpRequest, type IncomingMessage, type RequestOptions } from "node:http";
+import { text as readText } from "node:stream/consumers";
 import type { TestContext } from "node:test";
-import { type AdminServer, startAdminServer } from "../../src/admin/server.ts";
+import { startAdminServer } from "../../src/admin/server.ts";
 import type { ServiceState, Status } from "../../src/admin/status.ts";
 import { clock } from "../../src/clock.ts";
 
-type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
-
 /** A status that the test sets. The tests of the program use the real one. */
-export class TestStatus implements Mutable<Status> {
+export class TestStatus implements Status {
   version = "1.2.3";
   folder: string | undefined = "/var/lib/plant-store";
   url = "http://127.0.0.1:8080";
   disk: Status["disk"] = { freeBytes: 1024, totalBytes: 4096 };
-  now: {
-    state: ServiceState;
-    store: ReturnType<Status["store"]>;
-    database: ReturnType<Status["database"]>;
-    tokens: ReturnType<Status["tokens"]>;
-  } = {
-    state: "ready",
-    store: { plants: 7, logBytes: 400, queueBytes: 0 },
-    database: undefined,
-    tokens: [],
+  now = {
+    state: "ready" as ServiceState,
+    store: { plants: 7, logBytes: 400, queueBytes: 0 } as ReturnType<Status["store"]>,
+    database: undefined as ReturnType<Status["database"]>,
+    tokens: [] as ReturnType<Status["tokens"]>,
   };
 
   state = () => this.now.state;
@@ -31,31 +26,16 @@ export class TestStatus implements Mutable<Status> {
   tokens = () => this.now.tokens;
 }
 
-export interface Admin {
-  readonly status: TestStatus;
-  readonly server: AdminServer;
-  get(path: string, request?: AdminRequest): Promise<AdminResponse>;
-}
+export type Admin = Awaited<ReturnType<typeof startAdmin>>;
 
-interface AdminRequest {
-  readonly method?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-}
+type AdminRequest = Pick<RequestOptions, "method" | "headers">;
 
-interface AdminResponse {
-  readonly status: number | undefined;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly text: string;
-}
-
-export async function startAdmin(
-  t: TestContext,
-  address = { host: "127.0.0.1", port: 0 },
-): Promise<Admin> {
+export async function startAdmin(t: TestContext, address = { host: "127.0.0.1", port: 0 }) {
   const status = new TestStatus();
   const server = await startAdminServer(address, status);
   t.after(() => server.close());
-  return { status, server, get: (path, request) => ask(server.url, path, request) };
+  const get = (path: string, request?: AdminRequest) => ask(server.url, path, request);
+  return { status, server, get };
 }
 
 /** Has the monotonic clock stand until the returned function moves it. */
@@ -68,22 +48,13 @@ export function freezeTime(t: TestContext): (ms: number) => void {
 }
 
 /** One request to an admin listener. */
-export function ask(
-  url: string,
-  path: string,
-  { method = "GET", headers = {} }: AdminRequest = {},
-): Promise<AdminResponse> {
-  const target = { host: new URL(url).hostname.replace(/^\[|\]$/g, ""), port: new URL(url).port };
-  return new Promise((resolve, reject) => {
-    const req = httpRequest({ ...target, path, method, headers, agent: false }, (res) => {
-      let text = "";
-      res.setEncoding("utf8").on("data", (part: string) => {
-        text += part;
-      });
-      res.on("end", () => resolve({ status: res.statusCode, headers: res.headers, text }));
-    });
-    req.on("error", reject).end();
-  });
+export async function ask(url: string, path: string, options: AdminRequest = {}) {
+  const { hostname, port } = new URL(url);
+  const host = hostname.replace(/^\[|\]$/g, "");
+  const request = httpRequest({ host, port, path, agent: false, ...options }).end();
+  const [response] = (await once(request, "response")) as [IncomingMessage];
+  const { statusCode: status, headers } = response;
+  return { status, headers, text: await readText(response) };
 }
 
 /** The value of each sample, by its name and labels as they are written. */
