@@ -188,6 +188,7 @@ export const LOGS: readonly LogCase[] = [
   odd("has an id of minus zero", '{"id":-0,"name":"d"}', '{"id":0,"name":"d"}\n'),
   odd("has an escape in the name of a member", '{"\\u0069d":7,"name":"d"}'),
   { ...bad("has a plant twice", A.trimEnd(), "2 1 0"), exported: A + A + B },
+  bad("has a plant twice, the second time in another form", '{"name":"a","id":1.0}', "2 1 0"),
   { ...bad("has an id with two names", Z.trimEnd()), exported: A + Z + B },
   { ...bad("has a plant also with an empty tag", TAGGED.trimEnd()), exported: A + TAGGED + B },
   damaged("has a plant in two forms", `{"name":"a","id":1}\n${A}${B}`, "1:0; 2 1 0", A + B, A),

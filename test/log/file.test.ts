@@ -27,14 +27,6 @@ test("a path that cannot be opened is an io_error; a missing file is none when i
   assert.equal(await LogFile.openForReading(path.join(folder, "none")), undefined);
 });
 
-test("an append adds to the end of the file and moves it", async (t) => {
-  const file = await openLog(t, "one\n");
-  await file.append(Buffer.from("two\nthree\n"));
-  assert.equal(file.end, 14);
-  await file.append(Buffer.from("four\n"));
-  assert.equal(read(file.path), "one\ntwo\nthree\nfour\n");
-});
-
 test("an append that is written in parts is continued", async (t) => {
   const file = await openLog(t, "old\n");
   await endWrites(t, { written: 1 }, { written: 3 }, { code: "EIO" }); // a third would be too many

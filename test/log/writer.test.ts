@@ -146,16 +146,6 @@ test("a record is refused if more would wait than may; the batch under way count
   assert.ok(content().startsWith("old\none\ntwo\nlong enough\n"));
 });
 
-test("a drain waits for everything accepted, and for nothing when idle", async (t) => {
-  const { writer, content } = await openWriter(t);
-  await writer.drain();
-  let acknowledged = 0;
-  for (const append of appendAll(writer, "one", "two")) append.then(() => acknowledged++);
-  await writer.drain();
-  assert.equal(acknowledged, 2);
-  assert.equal(content(), "old\none\ntwo\n");
-});
-
 test("every synced batch is published, and a refused one is not", async (t) => {
   const { writer, file } = await openWriter(t);
   const messages = collectMessages<BatchMessage>(t, "plant-store:batch");
@@ -185,17 +175,6 @@ test("without room a batch is rejected and leaves nothing, and the writer goes o
   assert.equal(content(), "old\nthree\n");
 });
 
-test("records that wait take the place of a refused batch", async (t) => {
-  const late: Promise<number>[] = [];
-  const { writer, content } = await openWriter(t, {
-    during: (open) => late.push(...appendAll(open, "two", "three")),
-  });
-  await endWrites(t, { code: "ENOSPC" });
-  assert.deepEqual(await outcomes([append(writer, "one")]), ["write_failed"]);
-  assert.deepEqual(await outcomes(late), [4, 8]);
-  assert.equal(content(), "old\ntwo\nthree\n");
-});
-
 test("a full disk is one warning a minute, however often it refuses", async (t) => {
   const { writer, file } = await openWriter(t);
   const warnings = collectWarnings(t, file.path);
@@ -211,30 +190,6 @@ test("a full disk is one warning a minute, however often it refuses", async (t) 
   }
   assert.deepEqual(seen, [1, 1, 1, 2]);
 });
-
-for (const [what, ends, syncEnds, cause] of [
-  ["a failed sync", [{ written: 9, code: "EIO" }], [], "store_failed"],
-  ["a failed cut", [{ written: 9, code: "EIO" }], [{ code: "EIO" }], "unsynced"],
-] as const) {
-  test(`after ${what} nothing is written any more, and the cause is ${cause}`, async (t) => {
-    const late: Promise<number>[] = [];
-    const { writer, writes } = await openWriter(t, {
-      during: (open) => late.push(append(open, "two")),
-    });
-    await endWrites(t, ...ends);
-    await endSyncs(t, ...syncEnds);
-    assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
-    assert.deepEqual(
-      await outcomes([...late, append(writer, "three")]),
-      Array(2).fill("store_failed"),
-    );
-    const failure = await writer.failed;
-    assert.equal((failure.cause as { code: string }).code, cause);
-    assert.equal(writer.failure, failure);
-    await writer.drain();
-    assert.deepEqual([writes.length, writer.queuedBytes, writer.end.bytes], [1, 0, 4]);
-  });
-}
 
 for (const [what, ends, syncEnds, code] of [
   ["durable", [], [], undefined],
@@ -263,15 +218,3 @@ for (const [what, ends, syncEnds, code] of [
     assert.equal((failure.cause as { code?: string }).code, code);
   });
 }
-
-test("an append without memory leaves nothing in the queue (fake shortage)", async (t) => {
-  const { writer, writes } = await openWriter(t);
-  const shortage = t.mock.method(Buffer, "allocUnsafeSlow", () => {
-    throw new RangeError("Array buffer allocation failed");
-  });
-  await assert.rejects(append(writer, "one"), RangeError);
-  shortage.mock.restore();
-  await writer.drain();
-  assert.deepEqual([writer.queuedBytes, writes], [0, []]);
-  assert.equal(await append(writer, "two"), 4);
-});

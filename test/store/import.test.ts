@@ -36,13 +36,9 @@ const BAD = Buffer.concat([
 type Counts = readonly [created: number, replayed: number, refused: number];
 const TEXTS: readonly [says: string, text: string | Buffer, counts: Counts, lines?: number[]][] = [
   ["nothing", "", [0, 0, 0]],
-  ["a line feed", "\n", [0, 0, 0]],
   ["a byte order mark", "\ufeff", [0, 0, 0]],
-  ["plants, the last without its line feed", `${A}\n${B}`, [2, 0, 0]],
-  ["CRLF endings except the last", `${A}\r\n${B}`, [2, 0, 0]],
   ["byte order marks", `\ufeff${A}\n\ufeff${B}\n`, [2, 0, 0]],
   ["blank lines", `\n${A}\n \t\r\n\n${B}\n\n  `, [2, 0, 0]],
-  ["a plant twice", `${A}\n${B}\n${A}\n`, [2, 1, 0]],
   ["other content for an id", `${A}\n{"id":1,"name":"b"}\n${B}\n`, [2, 0, 1], [2]],
   ["every kind of line that is no plant", BAD, [2, 0, 7], [1, 3, 5, 6, 7, 9, 10]],
 ];
