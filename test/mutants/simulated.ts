@@ -61,7 +61,7 @@ a torn end is kept after it was cut: crash
 -   let isKept = await tryKeep();
 +   let isKept = false;
 a start takes a missing log beside a checkpoint for a new one: rot
--     if (known !== undefined) throw changedError(logPath, "it is missing", known);
+-     if (checkpoint !== undefined) throw changedError(logPath, "it is missing", checkpoint);
 a start takes half a restore for a new store: crash
 -     if (disk.stat(\`\${logPath}.new\`) !== undefined) {
 +     if (logPath === "") {
@@ -70,7 +70,7 @@ a reader reads what is not durable: crash
 +     const size = holder === undefined || holder.durableBytes !== undefined ? file.end : undefined;
 store/scan.ts
 a log that its checkpoint does not know is served or copied: rot
--       throw changedError(file.path, what, known);
+-       throw changedError(file.path, what, checkpoint);
 a start cuts what is no torn end: meddling
 -   return firstLine < 0 || rest.subarray(0, firstLine).includes(0);
 +   return firstLine < rest.length;
