@@ -39,12 +39,7 @@ export class DatabaseError extends Error {
 
   /** Whether a row is at fault, so that the other rows of its statement may be sent without it. */
   get isOfRow(): boolean {
-    return /^(2[123]|55P03)/.test(this.sqlstate ?? "");
-  }
-
-  /** Whether the disk is full, or the statement does not fit the database: sent again it would fail again. */
-  get isRefusal(): boolean {
-    return /^(53100|42)/.test(this.sqlstate ?? "");
+    return this.isLock || /^2[123]/.test(this.sqlstate ?? "");
   }
 }
 
@@ -64,10 +59,7 @@ export const SESSION = [
 const OPTIONS = SESSION.map((setting) => `-c ${setting.replaceAll(" ", "\\ ")}`).join(" ");
 
 /** They warn for weeks that transaction numbers run out, with the SQLSTATE of a commit without its standby. */
-const HARMLESS_ROUTINES = ["GetNewTransactionId", "GetNewMultiXactId"];
-
-/** The driver's own parsers belong to the whole process. */
-const TEXT_TYPES = { getTypeParser: () => (text: string) => text };
+const HARMLESS_ROUTINES = /^GetNew(TransactionId|MultiXactId)$/;
 
 export class Connection {
   readonly host: DatabaseHost;
@@ -91,31 +83,25 @@ export class Connection {
       ...host,
       user,
       database,
-      // A function, so that the driver does not look for a password elsewhere.
-      password: () => {
-        if (password) return password;
-        throw new Error("the server asks for a password, and the URL has none");
-      },
+      password: () => password ?? "", // the driver would look for one elsewhere
       ssl: isPlain ? false : { ca, checkServerIdentity },
       sslnegotiation: "postgres",
       options: OPTIONS,
       application_name: "plant-store",
-      types: TEXT_TYPES,
+      types: { getTypeParser: () => String }, // the driver's own belong to the whole process
       stream: () => this.#socket,
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000,
     });
     if (client.connection?.stream !== this.#socket) {
-      throw new TypeError(
-        'pg: expected the driver in JavaScript (import pg from "pg"), got one that ignores the option ' +
-          "`stream`, as pg.native does, and pg with the variable NODE_PG_FORCE_NATIVE",
-      );
+      const got = "one that ignores the option `stream`, as pg.native does";
+      throw new TypeError(`pg: expected the driver in JavaScript, got ${got}`);
     }
     client.binary = false;
     client.on("error", () => this.close());
     client.on("notice", ({ code = "", routine = "", message = "" }) => {
       // The text is translated.
-      const isWarning = code === "01000" && !HARMLESS_ROUTINES.includes(routine);
+      const isWarning = code === "01000" && !HARMLESS_ROUTINES.test(routine);
       if (isWarning || code.startsWith("57P")) this.#unconfirmedCommit = message;
     });
     this.#socket.once("close", () => this.close());
@@ -127,7 +113,7 @@ export class Connection {
     try {
       await this.#client.connect();
     } catch (cause) {
-      throw toDatabaseError(`Cannot connect to "${formatHost(this.host)}"`, cause);
+      throw this.#toError(cause);
     }
   }
 
@@ -141,11 +127,17 @@ export class Connection {
       // would keep it, and all of them, until a full collection.
       if (this.#unconfirmedCommit === undefined) return rows.splice(0);
     } catch (cause) {
-      throw toDatabaseError(`A statement failed on "${formatHost(this.host)}"`, cause);
+      throw this.#toError(cause);
     } finally {
       this.busySince = undefined;
     }
     throw new DatabaseError(`The outcome is unknown: ${this.#unconfirmedCommit}`);
+  }
+
+  #toError(cause: unknown): DatabaseError {
+    const { code, message, severity } = cause as { severity?: string } & NodeJS.ErrnoException;
+    // Errors of the operating system have a code too, but no severity.
+    return new DatabaseError(`"${formatHost(this.host)}": ${message}`, severity && code, cause);
   }
 
   /** Closes the socket; a statement under way is rejected, its outcome unknown. */
@@ -162,10 +154,4 @@ export function withTimeout<T>(limitMs: number, work: Promise<T>): Promise<T> {
     const timer = clock.setTimeout(late, limitMs);
     work.then(resolve, reject).finally(() => clock.clearTimeout(timer));
   });
-}
-
-function toDatabaseError(what: string, cause: unknown): DatabaseError {
-  const { code, message, severity } = cause as { severity?: string } & NodeJS.ErrnoException;
-  // Errors of the operating system have a code too, but no severity.
-  return new DatabaseError(`${what}: ${message}`, severity && code, cause);
 }

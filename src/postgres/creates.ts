@@ -1,6 +1,5 @@
 /**
- * Creates in a database: the plants of one turn of the event loop are one statement, on one of a few
- * connections.
+ * Creates in a database: the plants of one turn of the event loop are one statement, on one of a few connections.
  *
  * Invariants. A create is over when a statement of ours has committed its very row; a row that the statement does
  * not return is not stored. A batch keeps its random number when it is sent again, so a row with that number was
@@ -13,6 +12,7 @@ import { batches } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { conflict, type NewPlant } from "../core/plant.ts";
 import type { CreateOutcome } from "../core/services.ts";
+import { defaultBudget } from "../memory.ts";
 import { type Connection, DatabaseError, type Rows, withTimeout } from "./connection.ts";
 import type { Database } from "./database.ts";
 import { SerialConnection } from "./hosts.ts";
@@ -23,7 +23,7 @@ const BATCH_BYTES_MAX = 1024 * 1024;
 /** While a connection has been busy for less than this, a second one is used only if so many plants wait. */
 const SHARE_PLANTS = 8;
 const SHARE_MS = 100;
-/** How long a statement waits for a locked row; and the parts of a batch that has one. */
+/** How long a statement waits for a locked row, and a part of it that is sent again. */
 const LOCK_TIMEOUT_MS = 1000;
 const PART_LOCK_TIMEOUT_MS = 20;
 /** For so long a locked row is tried: a client that sends it again would delay another batch by a second. */
@@ -64,7 +64,7 @@ export class Creates {
   /** About how much memory the plants take that are not stored yet. */
   queuedBytes = 0;
   readonly #database: Database;
-  readonly #queueBytesMax: number;
+  readonly #queueBytesMax = defaultBudget();
   /** Those that are not used; the last one is used next. */
   readonly #idle: SerialConnection[];
   readonly #entries = new Map<bigint, Entry>();
@@ -75,9 +75,8 @@ export class Creates {
   #sendingSince = 0;
   #isFlushDue = false;
 
-  constructor(database: Database, connections: number, queueBytesMax: number) {
+  constructor(database: Database, connections: number) {
     this.#database = database;
-    this.#queueBytesMax = queueBytesMax;
     this.#idle = Array.from({ length: connections }, () => new SerialConnection(database.hosts));
   }
 
@@ -106,11 +105,8 @@ export class Creates {
   #add(plant: NewPlant): Entry {
     const entry = new Entry(plant);
     if (this.queuedBytes + entry.bytes > this.#queueBytesMax && this.#entries.size > 0) {
-      throw new PlantStoreError(
-        "overloaded",
-        "Cannot create the plant now, because too many wait for the database; nothing was stored: " +
-          "send the request again later",
-      );
+      const why = "too many plants wait for the database; nothing was stored, retry later";
+      throw new PlantStoreError("overloaded", `Cannot create the plant now: ${why}`);
     }
     this.queuedBytes += entry.bytes;
     this.#entries.set(plant.id, entry);

@@ -21,11 +21,6 @@ import {
 } from "./hosts.ts";
 import { IS_WORKING, LIST_TOKENS, NO_STANDBY, PROBE, STANDBYS } from "./schema.ts";
 
-interface DatabaseOptions extends HostOptions {
-  /** Every call ends within it. */
-  readonly deadlineMs: number;
-}
-
 /** How often the hosts are asked while a probe hangs. */
 const CONFIRM_MS = 2000;
 /** How many probes commit before the hosts that are not in use are asked. */
@@ -36,6 +31,7 @@ const NO_COMMITS =
   "token are answered 503";
 
 export class Database {
+  /** Every call ends within it. */
   readonly deadlineMs: number;
   readonly hosts: Hosts;
   /** For statements that only read. */
@@ -54,7 +50,7 @@ export class Database {
   #lastRefusal = "";
 
   /** @throws RangeError for a URL that cannot be used; TypeError for another driver. */
-  constructor(options: DatabaseOptions) {
+  constructor(options: HostOptions & { readonly deadlineMs: number }) {
     this.deadlineMs = options.deadlineMs;
     this.#requireSync = options.requireSync;
     this.hosts = new Hosts(options);
@@ -68,10 +64,9 @@ export class Database {
   }
 
   /**
-   * Sends a statement that writes. It resolves after the commit; if a standby is required, once as many standbys as
-   * the setting asks for, and at least one, have flushed a position of the log that was read after it. The
-   * setting alone proves nothing: when it is emptied, commits that wait are reported as successes, and when it is
-   * filled, sessions show it before commits wait.
+   * Resolves after the commit of a statement; if a standby is required, once enough of them have flushed a position of
+   * the log that was read after it. The setting alone proves nothing: when it is emptied, commits that wait are
+   * reported as successes, and when it is filled, sessions show it before commits wait.
    *
    * @throws DatabaseError
    */

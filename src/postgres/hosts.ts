@@ -42,19 +42,18 @@ const CONNECT_TIMEOUT_MS = 2000;
 /** How long the other hosts may take to respond once one of them accepts writes. */
 const GRACE_MS = 250;
 const BACKOFF_MS_MAX = 250;
-const TOO_MANY_CONNECTIONS = "53300";
 
 export class Hosts {
   isClosed = false;
-  /** Why there was no connection the last time. */
+  /** Why a statement failed, or what it waits for. */
   lastError: DatabaseError | undefined;
+  /** The parameters of `CHECK` and `PROBE`; the second is the id of the store, once one was found. */
+  readonly expected: (string | null)[];
   readonly #options: HostOptions;
   /** Those that were open, or being opened, when the last one was made. */
   #connections: readonly Connection[] = [];
   /** The server in use. */
   #primary: Server | undefined;
-  /** The id of the store that was found first. */
-  #store: string | null = null;
   #search: Promise<Server> | undefined;
   #failedSearches = 0;
   /** Longer while two hosts accept writes: then none is left out because it responds late. */
@@ -65,6 +64,7 @@ export class Hosts {
   /** @throws RangeError for a URL that cannot be used; TypeError for another driver. */
   constructor(options: HostOptions) {
     this.#options = options;
+    this.expected = [String(options.requireSync), null];
     const url = parseDatabaseUrl(options.url());
     for (const host of url.hosts) new Connection(options.pg, url, host);
   }
@@ -86,28 +86,24 @@ export class Hosts {
 
   /** Whether no attempt can succeed before a person acts. */
   isFinal(error: DatabaseError): boolean {
-    if (error instanceof UnusableDatabaseError || error.isRefusal) return true;
+    const { sqlstate = "" } = error;
+    // The disk is full, or the statement does not fit the database.
+    if (error instanceof UnusableDatabaseError || /^(53100|42)/.test(sqlstate)) return true;
     // Of a login, the name of a database, or a pooler: they may change while servers run.
-    return this.#store === null && /^(28|3D|0A|08P01)/.test(error.sqlstate ?? "");
+    return this.expected[1] === null && /^(28|3D|0A|08P01)/.test(sqlstate);
   }
 
   /** A new connection to the primary. @throws DatabaseError */
   async connect(): Promise<Connection> {
-    try {
-      const primary = this.#primary ?? (await this.find());
-      const { connection, row } = await this.#open(primary.host).catch((error: DatabaseError) => {
-        // A host without room for another connection is still the primary.
-        const isThere = error.sqlstate === TOO_MANY_CONNECTIONS;
-        if (!isThere && this.#primary === primary) this.#primary = undefined;
-        throw error;
-      });
-      if (row[0]) connection.close();
-      if (row[0]) throw new UnusableDatabaseError(primary.host, row[0]);
-      return connection;
-    } catch (error) {
-      this.lastError = error as DatabaseError;
+    const primary = this.#primary ?? (await this.find());
+    const { connection, row } = await this.#open(primary.host).catch((error: DatabaseError) => {
+      const isFull = error.sqlstate === "53300"; // it has no room for another connection
+      if (!isFull && this.#primary === primary) this.#primary = undefined;
       throw error;
-    }
+    });
+    if (!row[0]) return connection;
+    connection.close();
+    throw new UnusableDatabaseError(primary.host, row[0]);
   }
 
   /** Asks all hosts, and uses the primary; joins the search under way, if any. @throws DatabaseError */
@@ -151,7 +147,7 @@ export class Hosts {
     this.#primary = why ? undefined : best;
     for (const each of this.#connections) if (formatHost(each.host) !== this.inUse) each.close();
     if (why) throw new UnusableDatabaseError(host, why);
-    this.#store ??= row[1] ?? null;
+    this.expected[1] ??= row[1] ?? null;
     return best;
   }
 
@@ -209,11 +205,6 @@ export class Hosts {
     }
   }
 
-  /** The parameters of `CHECK` and `PROBE`. */
-  get expected(): (string | null)[] {
-    return [String(this.#options.requireSync), this.#store];
-  }
-
   /** @throws DatabaseError if it cannot be read now. */
   #readUrl(): DatabaseUrl {
     try {
@@ -241,11 +232,8 @@ export class SerialConnection {
   }
 
   /**
-   * Does work that may be repeated, until it succeeds or its failure is final.
-   *
-   * @param limitMs after it no attempt begins, except the first.
-   * @param isWanted is asked before each attempt.
-   * @throws DatabaseError, that of the last attempt.
+   * Does work that may be repeated until it succeeds, its failure is final, or it is not wanted any more. After the
+   * limit no attempt begins, except the first. @throws DatabaseError, that of the last attempt.
    */
   run<T>(
     work: (connection: Connection) => Promise<T>,
@@ -253,20 +241,21 @@ export class SerialConnection {
     isWanted = () => true,
   ): Promise<T> {
     const deadline = clock.monotonicMs() + limitMs;
-    const repeat = async (attempt = 1): Promise<T> => {
-      if (!isWanted()) throw new DatabaseError("No client waits for it any more");
-      try {
-        return await work(await this.connect());
-      } catch (error) {
-        if (!(error instanceof DatabaseError) || error.isOfRow) throw error;
-        if (this.#hosts.isFinal(error)) throw error;
-        this.#connection?.close();
-        if (this.#hosts.isClosed || clock.monotonicMs() >= deadline) throw error;
+    return this.#turn.run(async () => {
+      for (let pauseMs = 0; ; pauseMs = Math.min(pauseMs + 10, 200)) {
+        if (!isWanted()) throw new DatabaseError("No client waits for it any more");
+        try {
+          return await work(await this.connect());
+        } catch (error) {
+          if (!(error instanceof DatabaseError) || error.isOfRow) throw error;
+          this.#hosts.lastError = error;
+          if (this.#hosts.isFinal(error)) throw error;
+          this.#connection?.close();
+          if (this.#hosts.isClosed || clock.monotonicMs() >= deadline) throw error;
+        }
+        if (pauseMs > 0) await sleep(pauseMs);
       }
-      if (attempt > 1) await sleep(Math.min(10 * attempt, 200));
-      return repeat(attempt + 1);
-    };
-    return this.#turn.run(repeat);
+    });
   }
 }
 
@@ -274,9 +263,9 @@ export class SerialConnection {
 export function explainMissing(error: DatabaseError): Rows {
   const { sqlstate = "", message } = error;
   if (!/^(42|3F)/.test(sqlstate)) throw error;
-  const fix =
-    sqlstate === "42501"
-      ? "grant this right to the role of the servers"
-      : "if a table is missing, and the URL names the right database, run what `plant-store print schema` prints";
-  return [[`${message}; ${fix}`]];
+  const [right, table] = [
+    "grant this right",
+    "if a table is missing, run what `print schema` prints",
+  ];
+  return [[`${message}; ${sqlstate === "42501" ? right : table}`]];
 }

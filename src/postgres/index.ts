@@ -6,7 +6,6 @@
 import { PlantStoreError } from "../core/errors.ts";
 import { assertNumbers, NUMBER_OPTIONS } from "../core/options.ts";
 import type { DatabaseStatus } from "../core/services.ts";
-import { defaultBudget } from "../memory.ts";
 import { type PgModule, withTimeout } from "./connection.ts";
 import { Database } from "./database.ts";
 import { UnusableDatabaseError } from "./hosts.ts";
@@ -30,8 +29,6 @@ export interface PostgresOptions {
   readonly databaseDeadlineMs?: number | undefined;
   /** Connections for creates; there are up to three more. Default: 4. */
   readonly databaseConnections?: number | undefined;
-  /** What the plants that wait for the database may take in memory. Default: 4 to 64 MiB, by the memory there is. */
-  readonly queueBytesMax?: number | undefined;
   /** Waits for a database that is away, with a warning at each deadline. Default: rejects at the first. */
   readonly isPatient?: boolean | undefined;
   /** Default: true. Otherwise no token is accepted, and nothing is written that no call has asked for. */
@@ -64,11 +61,7 @@ export async function openPostgres(options: PostgresOptions): Promise<PostgresSt
   const readUrl = typeof url === "function" ? url : () => url;
   const database = new Database({ pg, url: readUrl, requireSync, deadlineMs });
   const tokens = new PostgresTokens(database);
-  const plants = new PostgresPlants(
-    database,
-    connections,
-    options.queueBytesMax ?? defaultBudget(),
-  );
+  const plants = new PostgresPlants(database, connections);
   const close = async () => {
     tokens.close();
     await plants.close();

@@ -16,14 +16,11 @@ import { decodeRow, GET, PAGE } from "./schema.ts";
 
 /** How many plants one statement reads: more would delay later reads. */
 const GET_PLANTS_MAX = 64;
-/** Pages begin small, for callers that take only a few plants. */
+/** Pages begin small, for callers that take only a few plants; each slice of lines takes about a millisecond. */
 const PAGE_PLANTS = 128;
 const PAGE_PLANTS_MAX = 2048;
 const PAGE_BYTES = 256 * 1024;
-/** Each slice of lines takes about a millisecond. */
 const SLICE_CHARACTERS = 32 * 1024;
-
-type RowsById = ReadonlyMap<Rows[number][number] | undefined, Rows[number]>;
 
 /** A durable store of plants in a database, for any number of servers at the same time. */
 export class PostgresPlants implements PlantService {
@@ -31,13 +28,13 @@ export class PostgresPlants implements PlantService {
   readonly #creates: Creates;
   /** Ids that the next statement reads. */
   #ids = new Set<bigint>();
-  #reading: Promise<RowsById> | undefined;
+  #reading: Promise<ReadonlyMap<unknown, Rows[number]>> | undefined;
   #isClosed = false;
 
   /** @internal */
-  constructor(database: Database, connections: number, queueBytesMax: number) {
+  constructor(database: Database, connections: number) {
     this.#database = database;
-    this.#creates = new Creates(database, connections, queueBytesMax);
+    this.#creates = new Creates(database, connections);
   }
 
   /** For the admin listener; the number of plants is the database's estimate. */
@@ -94,7 +91,7 @@ export class PostgresPlants implements PlantService {
   }
 
   /** One statement for all reads that begin until it is sent; the rows by their ids. */
-  async #getNext(): Promise<RowsById> {
+  async #getNext(): Promise<ReadonlyMap<unknown, Rows[number]>> {
     const ids = new Set<bigint>();
     this.#ids = ids;
     const { reads, deadlineMs } = this.#database;
@@ -111,9 +108,8 @@ export class PostgresPlants implements PlantService {
       return await withTimeout(this.#database.deadlineMs, reading);
     } catch (cause) {
       this.#database.warnOfRefusal(cause as DatabaseError);
-      const why =
-        "because the database does not respond, or refuses it: send the request again later";
-      throw new PlantStoreError("store_failed", `Cannot read plants now, ${why}`, { cause });
+      const why = "the database does not respond, or refuses it; retry later";
+      throw new PlantStoreError("store_failed", `Cannot read plants now: ${why}`, { cause });
     }
   }
 

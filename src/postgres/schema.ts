@@ -10,8 +10,7 @@ import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../co
 import { isScope, type TokenRecord } from "../core/token.ts";
 import { type Rows, SESSION } from "./connection.ts";
 
-/** */
-export const SCHEMA_VERSION = 1;
+const SCHEMA_VERSION = 1;
 
 /** What has no other meaning within quotes, in a comment and in psql. */
 const ROLE_NAME = /^[^"'`$\\\p{Cc}]+$/u;
@@ -63,8 +62,8 @@ COMMIT;
 
 /**
  * Asked of each new connection, whatever its database holds: whether the server only follows another one; its
- * timeline, by the name of the log file (the control file has it later); when it was started; the process of the
- * session; how many settings of the login it has. Makes commits wait until the standby has flushed them.
+ * timeline (the control file has it later); when it was started; the process of the session; how many settings of
+ * the login it has. Makes commits wait until the standby has flushed them.
  */
 export const CHECK_SERVER = `SELECT pg_is_in_recovery(),
   CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
@@ -83,17 +82,13 @@ export const NO_STANDBY =
  * wait for. `$1`: whether a standby is required; `$2`: the id, once it is known.
  */
 const STATE = `CASE
-    WHEN version IS DISTINCT FROM ${SCHEMA_VERSION} THEN 'its tables are not of version ${SCHEMA_VERSION}; use the release ' ||
-      'that fits them, or restore the row of plant_store.about'
+    WHEN version IS DISTINCT FROM ${SCHEMA_VERSION} THEN 'its tables are not of version ${SCHEMA_VERSION}; see plant_store.about'
     WHEN store <> $2::uuid THEN 'it is another store, made anew or restored; if that is meant, start again'
     WHEN current_setting('server_encoding') <> 'UTF8' THEN 'create it with ENCODING ''UTF8'''
-    WHEN current_setting('fsync') <> 'on' THEN 'fsync is off, so a crash loses plants; run: ' ||
-      'ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();'
-    WHEN current_setting('default_transaction_read_only') <> 'off' THEN 'it is read-only; if nobody ' ||
-      'needs that, run: ALTER ROLE … SET default_transaction_read_only = off;'
+    WHEN current_setting('fsync') <> 'on' THEN 'run: ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();'
+    WHEN current_setting('default_transaction_read_only') <> 'off' THEN 'default_transaction_read_only is on; turn it off'
     WHEN $1::boolean AND current_setting('synchronous_standby_names') = '' THEN '${NO_STANDBY.replaceAll("'", "''")}'
-    WHEN $1::boolean AND NOT pg_has_role('pg_read_all_stats', 'USAGE') THEN 'the role of the ' ||
-      'servers cannot see how far standbys are; run: GRANT pg_read_all_stats TO …;'
+    WHEN $1::boolean AND NOT pg_has_role('pg_read_all_stats', 'USAGE') THEN 'run: GRANT pg_read_all_stats TO …;'
     ELSE (SELECT 'a crash empties tables that are not logged; run: ' ||
         string_agg(format('ALTER TABLE plant_store.%I SET LOGGED;', relname), ' ') FROM pg_class
       WHERE oid = ANY ('{plant_store.plants,plant_store.tokens,plant_store.about}'::regclass[])
@@ -139,14 +134,10 @@ SELECT u.*, $5::bigint FROM s, unnest($1::bigint[], $2::text[], $3::text[], $4::
 ON CONFLICT (id) DO UPDATE SET batch = p.batch
 RETURNING id, name, tag, exact, batch`;
 
-/** */
 export const GET =
   "SELECT id, name, tag, exact FROM plant_store.plants WHERE id = ANY ($1::bigint[])";
 
-/**
- * Plants from an id on, at most so many and about so many bytes of them, but at least one: otherwise rows of a
- * megabyte would come by the thousand.
- */
+/** Plants from an id on, at most so many and about so many bytes of them, but at least one. */
 export const PAGE = `SELECT id, name, tag, exact FROM (
   SELECT q.*, sum(bytes) OVER (ORDER BY id) - bytes AS earlier FROM (
     SELECT *, octet_length(name) + coalesce(octet_length(tag), 0) + coalesce(octet_length(exact), 0) AS bytes
@@ -168,25 +159,18 @@ FROM json_to_recordset($1::json) r
 ON CONFLICT (hash) DO UPDATE SET revoked_at = coalesce(t.revoked_at, excluded.revoked_at)`;
 
 /** The parameters of `CREATE`. */
-export function createValues(
-  plants: readonly NewPlant[],
-  batch: string,
-  lockTimeoutMs: number,
-): string[] {
-  const rows = plants.map(encodePlant);
-  const columns = [0, 1, 2, 3].map((at) => `{${rows.map((row) => row[at]).join()}}`);
-  return [...columns, batch, `${lockTimeoutMs}ms`];
-}
-
-/** `id, name, tag, exact`. */
-function encodePlant(plant: NewPlant): string[] {
-  const { id, name, tag } = plant;
-  const isText = fitsText(name) && (tag === undefined || fitsText(tag));
+export function createValues(plants: readonly NewPlant[], batch: string, lockMs: number): string[] {
+  const toArray = (toText: (plant: NewPlant) => string | undefined) =>
+    `{${plants.map((plant) => encodeElement(toText(plant))).join()}}`;
   return [
-    String(id),
-    encodeElement(name),
-    tag === undefined ? "NULL" : encodeElement(tag),
-    isText ? "NULL" : encodeElement(encodeNewPlant(plant)),
+    `{${plants.map(({ id }) => id).join()}}`,
+    toArray(({ name }) => name),
+    toArray(({ tag }) => tag),
+    toArray((plant) =>
+      isText(plant.name) && isText(plant.tag) ? undefined : encodeNewPlant(plant),
+    ),
+    batch,
+    `${lockMs}ms`,
   ];
 }
 
@@ -199,11 +183,8 @@ export function decodeRow(row: Rows[number]): NewPlant {
 
 /** Whether a row has the content of a plant; both have the same id. */
 export function isPlantOfRow(plant: NewPlant, row: Rows[number]): boolean {
-  const [, name, tag, exact] = row;
-  if (exact === null) return name === plant.name && tag === (plant.tag ?? null);
   try {
-    // Equal texts are the same plant; it may also have another spelling.
-    return exact === encodeNewPlant(plant) || isSamePlant(plant, decodeRow(row));
+    return isSamePlant(plant, decodeRow(row));
   } catch {
     return false; // it was edited by hand, and is no plant any more
   }
@@ -221,12 +202,13 @@ export function decodeTokens(rows: Rows): TokenRecord[] {
 }
 
 /** Not NUL, which the database refuses, nor half a surrogate pair, which it changes. */
-function fitsText(text: string): boolean {
+function isText(text = ""): boolean {
   return !text.includes("\0") && text.isWellFormed();
 }
 
 /** An element of an array, without what `text` cannot hold. The driver's own literals take 1.2 times as long. */
-function encodeElement(text: string): string {
-  const fit = fitsText(text) ? text : text.replaceAll("\0", "\uFFFD").toWellFormed();
+function encodeElement(text: string | undefined): string {
+  if (text === undefined) return "NULL";
+  const fit = isText(text) ? text : text.replaceAll("\0", "\uFFFD").toWellFormed();
   return `"${fit.replace(/["\\]/g, "\\$&")}"`;
 }

@@ -135,10 +135,10 @@ export class TokenTable {
       return await withTimeout(deadlineMs, writes.run(work, deadlineMs));
     } catch (cause) {
       if (!(cause instanceof DatabaseError)) throw cause;
-      const next =
-        cause.sqlstate === "42501"
-          ? "log in as the owner of the tables"
-          : 'once the database responds, "token list" shows whether anything was changed';
+      const isForbidden = cause.sqlstate === "42501";
+      const next = isForbidden
+        ? "log in as the owner of the tables"
+        : "list the tokens to see if it was made";
       throw new PlantStoreError("io_error", `${cause.message}; ${next}`, { cause });
     }
   }

@@ -15,16 +15,7 @@ export interface DatabaseHost {
   readonly port: number;
 }
 
-export interface DatabaseUrl {
-  readonly hosts: readonly DatabaseHost[];
-  /** How the certificate of the server is checked; `disable`: no TLS. */
-  readonly sslmode: "disable" | "verify-ca" | "verify-full";
-  /** PEM; `undefined`: the authorities that Node knows. */
-  readonly ca: Buffer | undefined;
-  readonly user: string | undefined;
-  readonly password: string | undefined;
-  readonly database: string | undefined;
-}
+export type DatabaseUrl = ReturnType<typeof readParts>;
 
 /** Not `allow` and `prefer`, with which an attacker could block TLS; `require` means `verify-full`. */
 const SSL_MODES = ["disable", "verify-ca", "verify-full", "require"] as const;
@@ -51,9 +42,9 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
   }
 }
 
-function readParts(urls: readonly URL[]): DatabaseUrl {
+function readParts(urls: readonly URL[]) {
   const [{ searchParams, username, password, pathname }] = urls as [URL];
-  const hosts = urls.map(({ hostname, port }) => {
+  const hosts = urls.map(({ hostname, port }): DatabaseHost => {
     const host = decodeURIComponent(hostname).replace(/^\[(.*)\]$/, "$1");
     if (host === "" || port === "0") throw wrong("expected a host, and a port above 0");
     return { host, port: Number(port || 5432) };
@@ -75,6 +66,7 @@ function readParts(urls: readonly URL[]): DatabaseUrl {
   };
 }
 
+/** PEM; `undefined`: the authorities that Node knows. */
 function readCertificate(path: string): Buffer | undefined {
   try {
     return path === "system" ? undefined : readFileSync(path);

@@ -17,10 +17,7 @@ const ANY_STRING = fc.oneof(
   fc.constantFrom(...'|NULL|null|"|\\|\0|\ud800|\udfff\ud800|{,}|a\0b| '.split("|")),
 );
 
-function toText(text: string): string {
-  return text.replaceAll("\0", "\uFFFD").toWellFormed();
-}
-
+/** Plants with ids from a number on. */
 function createMany(plants: PostgresPlants, from: number, count: number): Promise<string[]> {
   const ids = Array.from({ length: count }, (_, at) => BigInt(from + at));
   return Promise.all(ids.map((id) => plants.create({ id, name: "Fern" })));
@@ -37,35 +34,30 @@ test("every string comes back as it was, and differs from every other", OPTIONS,
   assert.deepEqual(await listPlants(plants), given);
   const outcomes = await Promise.all(given.map((plant) => plants.create(plant)));
   assert.deepEqual(new Set(outcomes), new Set(["replayed"]));
-  const changed = given.filter(({ name }) => name !== toText(name));
-  assert.ok(changed.length > 50);
-  for (const plant of changed) {
-    const other = { ...plant, name: toText(plant.name) };
+  const toText = (text: string) => text.replaceAll("\0", "\uFFFD").toWellFormed();
+  const others = given.map((plant) => ({ ...plant, name: toText(plant.name) }));
+  for (const [at, other] of others.entries()) {
+    if (other.name === given[at]?.name) continue;
     await assert.rejects(plants.create(other), { code: "conflict" });
   }
 });
 
-test(
-  "a row in another spelling is the same plant; a row that is no plant is a conflict",
-  OPTIONS,
-  async (t) => {
-    const { plants, cluster: server, database } = await cluster.openStore(t);
-    const plant = { id: 7n, name: "\0\u007f\u202e\ufeff", tag: "\ud800\u009f" };
-    const spelt = '{"id":7,"name":"\\u0000\\u007f\\u202e\\ufeff","tag":"\\ud800\\u009f"}';
-    const rows = `(7, '', '', '${spelt}', 0), (8, '', '', '{broken', 0)`;
-    await server.sql(`INSERT INTO plants VALUES ${rows}`, database);
-    assert.equal(await plants.create(plant), "replayed");
-    assert.equal(String(await plants.getLine(7n)), encodeNewPlant(plant));
-    for (const other of [
-      { ...plant, tag: "\ud800" },
-      { id: 8n, name: "" },
-    ]) {
-      await assert.rejects(plants.create(other), { code: "conflict" });
-    }
-  },
-);
+test("a row is compared by its record, in any spelling", OPTIONS, async (t) => {
+  const { plants, cluster: server, database } = await cluster.openStore(t);
+  const plant = { id: 7n, name: "\0\u007f\u202e\ufeff", tag: "\ud800\u009f" };
+  const spelt = '{"id":7,"name":"\\u0000\\u007f\\u202e\\ufeff","tag":"\\ud800\\u009f"}';
+  const rows = `(7, '', '', '${spelt}', 0), (8, '', '', '{broken', 0)`;
+  await server.sql(`INSERT INTO plants VALUES ${rows}`, database);
+  assert.equal(await plants.create(plant), "replayed");
+  for (const other of [
+    { ...plant, tag: "\ud800" },
+    { id: 8n, name: "" },
+  ]) {
+    await assert.rejects(plants.create(other), { code: "conflict" });
+  }
+});
 
-test("if two servers create one id with two names, one wins", OPTIONS, async (t) => {
+test("of two servers that create one id with two names, one wins", OPTIONS, async (t) => {
   const { plants: ours, url } = await cluster.openStore(t);
   const { plants: theirs } = await openStore(t, { url });
   const ids = Array.from({ length: 3000 }, (_, at) => BigInt((at * 7919) % 3000));
@@ -80,15 +72,14 @@ test("if two servers create one id with two names, one wins", OPTIONS, async (t)
 
 test("a list of many and of long plants is whole, in pages of bounded size", OPTIONS, async (t) => {
   const { plants } = await cluster.openStore(t);
-  const many = Array.from({ length: 5000 }, (_, at) => ({ id: BigInt(at), name: `plant ${at}` }));
-  const long = Array.from({ length: 12 }, (_, at) => {
-    return { id: BigInt(10_000 + at), name: "x".repeat(300_000 + at) };
+  const given = Array.from({ length: 5012 }, (_, at) => {
+    return { id: BigInt(at), name: at < 5000 ? `plant ${at}` : "x".repeat(300_000 + at) };
   });
-  await Promise.all([...many, ...long].map((plant) => plants.create(plant)));
-  assert.deepEqual(await listPlants(plants), [...many, ...long]);
-  assert.deepEqual(await listPlants(plants, { after: 4998n }), [...many.slice(-1), ...long]);
-  const read = await Promise.all(many.slice(0, 500).map(({ id }) => plants.getLine(id)));
-  assert.deepEqual(read.map(String), many.slice(0, 500).map(encodeNewPlant));
+  await Promise.all(given.map((plant) => plants.create(plant)));
+  assert.deepEqual(await listPlants(plants), given);
+  assert.deepEqual(await listPlants(plants, { after: 4998n }), given.slice(4999));
+  const read = await Promise.all(given.slice(0, 500).map(({ id }) => plants.getLine(id)));
+  assert.deepEqual(read.map(String), given.slice(0, 500).map(encodeNewPlant));
 });
 
 test("values stay exact whatever the program has set in the driver", OPTIONS, async (t) => {
@@ -104,25 +95,19 @@ test("values stay exact whatever the program has set in the driver", OPTIONS, as
   const { plants } = await cluster.openStore(t);
   const plant = { id: 9223372036854774993n, name: "Fern" };
   await plants.create(plant);
-  assert.equal(String(await plants.getLine(plant.id)), encodeNewPlant(plant));
+  assert.deepEqual(await listPlants(plants), [plant]);
 });
 
 test("rows that another transaction has locked delay no other row", OPTIONS, async (t) => {
-  const {
-    plants,
-    cluster: server,
-    database,
-  } = await cluster.openStore(t, {
-    databaseDeadlineMs: 5000,
-  });
+  const options = { databaseDeadlineMs: 5000 };
+  const { plants, cluster: server, database } = await cluster.openStore(t, options);
   const holder = new (await loadDriver()).Client({ connectionString: server.url(database) });
   await holder.connect();
   t.after(() => holder.end());
   const rows = "SELECT i, 'Fern', NULL, NULL, 0 FROM generate_series(1, 20) i";
   await holder.query(`BEGIN; INSERT INTO plant_store.plants ${rows}`);
-  const held = Promise.allSettled(
-    Array.from({ length: 20 }, (_, at) => createMany(plants, at + 1, 1)),
-  );
+  const locked = Array.from({ length: 20 }, (_, at) => createMany(plants, at + 1, 1));
+  const held = Promise.allSettled(locked);
   await createMany(plants, 21, 200);
   for (const { status } of await held) assert.equal(status, "rejected", "at its deadline");
   const again = createMany(plants, 1, 20);
@@ -130,36 +115,26 @@ test("rows that another transaction has locked delay no other row", OPTIONS, asy
   assert.deepEqual(new Set(await again), new Set(["replayed"]));
 });
 
-for (const [what, action] of [
-  ["that breaks a rule of the table", "RAISE EXCEPTION USING ERRCODE = '23514'"],
-  ["whose statement fails for no known reason", "RAISE EXCEPTION USING ERRCODE = 'XX000'"],
-  ["that the statement does not return", "RETURN NULL"],
+for (const [what, action, warned] of [
+  ["that breaks a rule of the table", "RAISE EXCEPTION USING ERRCODE = $$23514$$", 1],
+  ["whose statement fails for no known reason", "RAISE EXCEPTION USING ERRCODE = $$XX000$$", 0],
+  ["that the statement does not return", "RETURN NULL", 0],
 ] as const) {
   test(`a row ${what} fails alone`, OPTIONS, async (t) => {
-    const {
-      plants,
-      cluster: server,
-      database,
-    } = await cluster.openStore(t, {
-      databaseDeadlineMs: 500,
-    });
+    const options = { databaseDeadlineMs: 500 };
+    const { plants, cluster: server, database } = await cluster.openStore(t, options);
     const warnings = collectWarnings(t);
     const body = `BEGIN IF new.id = 1 THEN ${action}; END IF; RETURN new; END`;
-    await server.sql(
-      `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS '${body.replaceAll("'", "''")}'`,
-      database,
-    );
-    await server.sql(
-      "CREATE TRIGGER t BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION fail()",
-      database,
-    );
+    const create = `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS '${body}'`;
+    const trigger = "TRIGGER t BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION fail()";
+    await server.sql(`${create}; CREATE ${trigger}`, database);
     const others = [2n, 3n, 4n].map((id) =>
       until("it is stored", () => succeeds(plants.create({ id, name: "Fern" }))),
     );
     await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "write_failed" });
     await Promise.all(others);
     const refusals = warnings.filter(({ message }) => /refuses a statement/.test(message));
-    assert.equal(refusals.length, action.includes("23514") ? 1 : 0);
+    assert.equal(refusals.length, warned);
   });
 }
 
@@ -178,39 +153,34 @@ for (const [what, routine, times] of [
       return result;
     });
     const { plants } = await cluster.openStore(t, { pg });
-    assert.deepEqual(await createMany(plants, 1, 1), ["created"]);
-    assert.equal(sent, times);
+    assert.deepEqual([await createMany(plants, 1, 1), sent], [["created"], times]);
   });
 }
 
-test("the store waits for a database without a free connection", OPTIONS, async (t) => {
+test("a database without room for another connection is waited for", OPTIONS, async (t) => {
   const { plants, cluster: server } = await cluster.openStore(t);
   await server.sql("ALTER ROLE plant_store CONNECTION LIMIT 3");
   t.after(() => server.sql("ALTER ROLE plant_store CONNECTION LIMIT -1"));
   assert.deepEqual(new Set(await createMany(plants, 0, 2000)), new Set(["created"]));
 });
 
-test(
-  "a closed store refuses new creates, and finishes those it had accepted",
-  OPTIONS,
-  async (t) => {
-    const { plants, close, cluster: server, database } = await cluster.openStore(t);
-    const created = createMany(plants, 0, 2000);
-    const closed = close();
-    await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "closed" });
-    assert.deepEqual(new Set(await created), new Set(["created"]));
-    await closed;
-    assert.deepEqual(await server.sql("SELECT count(*) FROM plants", database), ["2000"]);
-  },
-);
+test("a closed store takes no more, and finishes what it had accepted", OPTIONS, async (t) => {
+  const { plants, close, cluster: server, database } = await cluster.openStore(t);
+  const created = createMany(plants, 0, 2000);
+  const closed = close();
+  await assert.rejects(createMany(plants, 1, 1), { code: "closed" });
+  assert.deepEqual(new Set(await created), new Set(["created"]));
+  await closed;
+  assert.deepEqual(await server.sql("SELECT count(*) FROM plants", database), ["2000"]);
+});
 
 test("the role of the servers can neither change plants nor create tokens", OPTIONS, async () => {
-  const { url } = await cluster.createStore();
+  const { url: connectionString } = await cluster.createStore();
   for (const statement of [
     "UPDATE plant_store.plants SET name = 'Moss'",
     "DELETE FROM plant_store.plants",
     "INSERT INTO plant_store.tokens VALUES ('hash', 'app', 'write', 1)",
   ]) {
-    await assert.rejects(runSql({ connectionString: url }, statement), { code: "42501" });
+    await assert.rejects(runSql({ connectionString }, statement), { code: "42501" });
   }
 });

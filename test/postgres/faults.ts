@@ -1,7 +1,6 @@
 /**
  * Faults of a primary and its synchronous standby, under the load of two stores, and the plants that each
- * fault loses. Most have a control: the same fault without one safeguard, which must lose plants. The
- * tests run each fault once; `test/postgres/failover.ts` runs each many times, and its control.
+ * fault loses. Most have a control: the same fault without one safeguard, which must lose plants.
  */
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +9,7 @@ import { SESSION } from "../../src/postgres/connection.ts";
 import type { PostgresOptions } from "../../src/postgres/index.ts";
 import { CHECK_SERVER, STANDBYS } from "../../src/postgres/schema.ts";
 import type { Cleanup, Driver } from "./cluster.ts";
-import { type Cost, Load } from "./load.ts";
+import { Load } from "./load.ts";
 import { listPlants, loadDriver, openStore, type Pair, startPair } from "./stores.ts";
 
 export interface Fault {
@@ -192,7 +191,7 @@ export async function tryFault(
   cleanup: Cleanup,
   { before = "wait 0", steps, options = {} }: Fault,
   { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = 10_000 } = {},
-): Promise<Cost> {
+) {
   const pair = await startPair(cleanup, sabotage);
   const { url } = pair;
   const pg = sabotageDriver(await loadDriver(), sabotage);

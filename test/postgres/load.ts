@@ -11,13 +11,9 @@ export class Load {
   stores: readonly Creator[] = [];
   /** Creates that have succeeded, which the store must have. */
   readonly #acknowledged = new Map<bigint, string>();
-  /** How many ids have an impossible outcome: a conflict, although only one client creates them. */
-  #wrong = 0;
-  /** How many calls have failed and were repeated, and their codes. */
-  #failed = 0;
+  /** What `stop` returns. */
+  readonly #counts = { wrong: 0, failed: 0, longestMs: 0 };
   readonly #codes = new Set<string>();
-  /** The longest call, whatever its outcome. */
-  #longestMs = 0;
   #clients: Promise<void>[] = [];
   /** Of each client, how many of its creates have succeeded. */
   readonly #succeeded: number[] = [];
@@ -42,7 +38,10 @@ export class Load {
     await until("every client succeeds", () => this.#succeeded.every(isDone));
   }
 
-  /** Lets every client finish its create, and compares what was acknowledged with the rows of a table. */
+  /**
+   * Lets every client finish its create. Returns how many plants a table has lost or changed; how many ids have an
+   * impossible outcome (`wrong`); how many calls have failed and were repeated, with their codes; the longest call.
+   */
   async stop(list: () => Promise<readonly NewPlant[]>) {
     this.#isStopped = true;
     await Promise.all(this.#clients);
@@ -50,9 +49,7 @@ export class Load {
     const all = [...this.#acknowledged];
     const lost = all.filter(([id]) => !stored.has(id)).length;
     const changed = all.filter(([id, name]) => (stored.get(id) ?? name) !== name).length;
-    const counts = { acknowledged: all.length, lost, changed, wrong: this.#wrong };
-    const longestMs = Math.round(this.#longestMs);
-    return { ...counts, failed: this.#failed, codes: [...this.#codes], longestMs };
+    return { acknowledged: all.length, lost, changed, ...this.#counts, codes: [...this.#codes] };
   }
 
   async #run(client: number): Promise<void> {
@@ -64,6 +61,7 @@ export class Load {
 
   /** Each attempt goes to the next store, as with a load balancer. */
   async #create(plant: NewPlant, client: number): Promise<boolean> {
+    const counts = this.#counts;
     for (let tries = client; ; tries++) {
       const begun = performance.now();
       try {
@@ -71,20 +69,18 @@ export class Load {
         return true;
       } catch (error) {
         const { code = String(error) } = error as { code?: string };
-        this.#failed++;
+        counts.failed++;
         this.#codes.add(code);
-        if (code === "conflict") this.#wrong++;
+        if (code === "conflict") counts.wrong++; // only this client creates the id
         if (code === "closed") this.#isStopped = true; // the test has failed, and ended
         if (code === "conflict" || code === "closed") return false;
         await sleep(5);
       } finally {
-        this.#longestMs = Math.max(this.#longestMs, performance.now() - begun);
+        counts.longestMs = Math.max(counts.longestMs, Math.round(performance.now() - begun));
       }
     }
   }
 }
-
-export type Cost = Awaited<ReturnType<Load["stop"]>> & { readonly firstMs: number };
 
 /** Creates over HTTP. */
 export function overHttp(url: string, token: string): Creator {
