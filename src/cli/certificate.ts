@@ -40,13 +40,16 @@ export function followCertificate(
   server: Pick<PlantServer, "replaceCertificate">,
   files: CertificateFiles,
 ): NodeJS.Timeout {
+  let used: ReturnType<typeof readCertificate>;
   let reported: string | undefined;
   const poll = () => {
     let fault: string | undefined;
     try {
       const pair = readCertificate(files);
       if (pair === undefined) return;
-      server.replaceCertificate(pair);
+      const isSame = used?.cert.equals(pair.cert) && used.key.equals(pair.key);
+      if (!isSame) server.replaceCertificate(pair); // clients cannot resume their sessions then
+      used = pair;
       const day = new Date(pair.expiresAt).toISOString().slice(0, 10);
       const isEnding = pair.expiresAt - Date.now() < WARN_MS;
       if (isEnding) fault = `the certificate "${files.tlsCert}" ends on ${day}: renew it`;

@@ -37,6 +37,7 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
       t.mock.timers.tick(180_000);
       assert.deepEqual([taken.at(-1), warnings.length], [used.cert, count]);
     }
+    assert.equal(taken.length, 3, "what has not changed is not replaced");
     assert.match(`${warnings[1]?.message}`, /^keeping the current certificate: .*key\.pem/);
     assert.match(`${warnings[2]?.message}`, /"\S+" ends on 20[0-9-]{8}: renew it$/);
     clearInterval(timer);
