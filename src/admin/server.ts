@@ -55,7 +55,7 @@ export async function startAdminServer(
   const { port } = server.address() as AddressInfo;
   const url = `http://${formatHostPort(address.host, port)}`;
   const advice = "let it listen on 127.0.0.1, or protect it with a firewall";
-  if (!isLocal) publishWarning(`Without a token, other machines may reach ${url}; ${advice}`);
+  if (!isLocal) publishWarning(`Other machines may reach ${url}, which needs no token; ${advice}`);
   return {
     url,
     async close() {
@@ -103,7 +103,7 @@ function respond(req: IncomingMessage, res: ServerResponse, status: Status, reco
       case "/openapi.json":
         return send(res, 200, OPENAPI);
       default:
-        return refuse(res, ERRORS.not_found, "path: expected that of the status page, /");
+        return refuse(res, ERRORS.not_found, "path: expected / (the status page)");
     }
   } catch (error) {
     publishWarning(`Cannot respond to ${path} of the admin listener`, error);

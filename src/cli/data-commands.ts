@@ -194,7 +194,7 @@ or a power cut leaves them, are no damage: the next start moves them to quaranti
 const repair = defineCommand({
   name: "repair",
   summary: "write a new log of every plant that can be read",
-  options: { data: DATA, yes: flag("do it, and not only say what is wrong") },
+  options: { data: DATA, yes: flag("write the new log; without it, only report what is wrong") },
   details: `Stop the server and keep a copy of the directory first. A sound log stays as it is. Any other one
 is written anew: every plant that can be read, the first one of each id. What is left out is
 printed, and moved to plants.jsonl.quarantine.`,

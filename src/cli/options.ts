@@ -41,14 +41,14 @@ export const LISTENER = {
   admin: ADMIN,
   corsOrigin: {
     placeholder: "ORIGIN",
-    help: "an origin whose pages may call it, or *; repeatable",
+    help: "an origin whose pages may call the API, or *; repeatable",
     isRepeatable: true,
     expected: "origins such as https://app.example, or *",
     parse: (text: string) => [...checkOrigins(text.split(","))],
   },
   trustedProxy: {
     placeholder: "ADDRESS",
-    help: "a proxy, or a block, that names its clients; repeatable",
+    help: "a proxy, or a block of addresses, whose X-Forwarded-For is trusted; repeatable",
     isRepeatable: true,
     expected: "addresses such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
     parse: parseProxies,

@@ -35,7 +35,7 @@ export const STORE = {
     isSecret: true,
     parse: (given: string) => (given === "" || given.includes("://") ? undefined : given),
   },
-  databaseRequireSync: flag("refuse one whose commits wait for no standby"),
+  databaseRequireSync: flag("refuse a database without a synchronous standby"),
 };
 
 export type StoreChoice = OptionValues<typeof STORE>;
@@ -165,7 +165,7 @@ function checkDatabase({ database = "", databaseFile }: StoreChoice): void {
   }
   if (isTyped(/^(--database=)?postgres(ql)?:\/\/[^:@/?#]*:[^@/?#]*@/)) {
     throw new UsageError(
-      "--database: expected no password in an argument, where every user of the machine reads it; " +
+      "--database: expected no password in an argument, which every user of the machine can read; " +
         "use PLANT_STORE_DATABASE or --database-file",
     );
   }

@@ -109,8 +109,8 @@ export class Connections {
     }
     if (this.#evictions++ % 1000 > 0) return;
     publishWarning(
-      `Closed a connection, because there is room for ${this.#max} (connectionsMax): an old one of the client ` +
-        "with the most; find out who opens so many, or permit more open files and memory",
+      `Closed an old connection of the client with the most, because ${this.#max} are open (connectionsMax); ` +
+        "find out who opens so many, or allow more open files and memory",
     );
   }
 

@@ -156,7 +156,7 @@ export class LogWriter {
     this.#failure ??= new PlantStoreError(
       "store_failed",
       "Cannot use the store: it has stopped after a failure of its disk or data directory; " +
-        "the outcome of a create is unknown: send the identical request again",
+        "a create may or may not be stored: send the same request again",
       { cause },
     );
     const isUnsynced = (cause as PlantStoreError | undefined)?.code === "unsynced";

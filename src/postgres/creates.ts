@@ -229,5 +229,5 @@ function writeFailed(cause: DatabaseError): PlantStoreError {
     cause.sqlstate === undefined || cause.isLock
       ? "Cannot say whether the plant was stored, because the database did not confirm it in time"
       : "Cannot store the plant, because the database refuses it (the server's log has the reason)";
-  return new PlantStoreError("write_failed", `${why}: send the identical request again`, { cause });
+  return new PlantStoreError("write_failed", `${why}: send the same request again`, { cause });
 }

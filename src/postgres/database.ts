@@ -28,7 +28,7 @@ const PROBES_PER_SEARCH = 4;
 
 const NO_COMMITS =
   "The database confirms no commit; its synchronous standby may be missing. Until it is back, requests with a " +
-  "token are answered 503";
+  "token get 503";
 
 export class Database {
   /** Every call ends within it. */

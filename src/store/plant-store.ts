@@ -200,7 +200,7 @@ export class PlantStore implements PlantService {
     const isDamage = cause instanceof PlantStoreError && cause.code === "corruption";
     if (isDamage) return this.#writer.fail(cause);
     publishWarning("A plant cannot be read; check the disk and the memory", cause);
-    const why = "Cannot read a stored plant now; send the identical request again later";
+    const why = "Cannot read a stored plant now; send the same request again later";
     return new PlantStoreError("read_failed", why, { cause });
   }
 
