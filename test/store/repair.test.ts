@@ -15,7 +15,7 @@ import {
   writeCheckpointOf,
   writeLog,
 } from "../support/stores.ts";
-import { changesOf, killAhead } from "../support/watched-disk.ts";
+import { changesOf, watchDisk } from "../support/watched-disk.ts";
 
 const A = '{"id":1,"name":"a"}\n';
 const B = '{"id":2,"name":"b","tag":"t"}\n';
@@ -60,7 +60,10 @@ test("what a repair leaves out is in quarantine before the log is replaced, and 
 test("after a repair that was killed at any step a start is right or refuses, and a repair runs again", async (t) => {
   for (let change = 0, isKilled = true; isKilled; change++) {
     const folder = makeDamaged(t);
-    isKilled = await killAhead(change, () => repairLog(folder));
+    let left = change;
+    const kill = () => assert.ok(left-- > 0, "killed");
+    const repairing = watchDisk(kill, () => repairLog(folder));
+    isKilled = (await repairing.catch(({ message }) => message)) === "killed";
     const isReplaced = readLog(folder) === REPAIRED;
     if (isReplaced) assert.equal(quarantineOf(folder), BAD.join(""), `${change}`);
     const opening = PlantStore.open(folder).then((store) => store.close());

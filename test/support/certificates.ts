@@ -5,14 +5,7 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { makeFolder } from "./folders.ts";
 
-export interface Certificate {
-  /** The common name in the certificate. */
-  readonly name: string;
-  readonly certPath: string;
-  readonly keyPath: string;
-  readonly cert: Buffer;
-  readonly key: Buffer;
-}
+export type Certificate = ReturnType<typeof makeCertificate>;
 
 /** Options that skip a test if there is no openssl. */
 export const NEEDS_OPENSSL =
@@ -23,19 +16,18 @@ const KEYS = {
   rsa: ["-newkey", "rsa:2048"],
 } as const;
 
-/** Makes a self-signed certificate for 127.0.0.1, in files of its own. */
+/** Makes a self-signed certificate for 127.0.0.1 with this common name, in files of its own. */
 export function makeCertificate(
   t: TestContext,
   name: string,
   key: keyof typeof KEYS = "ec",
   days = 30,
-): Certificate {
+) {
   const folder = makeFolder(t);
-  const certPath = join(folder, "cert.pem");
-  const keyPath = join(folder, "key.pem");
-  const kind = [...KEYS[key], "-nodes"];
+  const [certPath, keyPath] = [join(folder, "cert.pem"), join(folder, "key.pem")];
   const subject = ["-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1"];
   const files = ["-days", `${days}`, "-keyout", keyPath, "-out", certPath];
-  execFileSync("openssl", ["req", "-x509", ...kind, ...subject, ...files], { stdio: "ignore" });
+  const words = ["req", "-x509", ...KEYS[key], "-nodes", ...subject, ...files];
+  execFileSync("openssl", words, { stdio: "ignore" });
   return { name, certPath, keyPath, cert: readFileSync(certPath), key: readFileSync(keyPath) };
 }

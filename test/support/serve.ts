@@ -5,19 +5,15 @@ import net, { type AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { atEnd } from "./folders.ts";
 
-export interface Served {
-  readonly url: string;
-  readonly port: number;
-  /** Of each request so far, for code that responds in place of the listener. */
-  readonly responses: readonly ServerResponse[];
-}
-
-/** Serves on a free port until the test ends, then closes all connections. */
+/**
+ * Serves on a free port until the test ends, then closes all connections. `responses` has that of each request so
+ * far, for code that responds in place of the listener.
+ */
 export async function serve(
   t: TestContext,
   listener: RequestListener,
   options: ServerOptions = {},
-): Promise<Served> {
+) {
   const responses: ServerResponse[] = [];
   const server = http.createServer(options, (req, res) => {
     responses.push(res);

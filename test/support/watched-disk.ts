@@ -52,21 +52,6 @@ export async function watchDisk<T>(
   }
 }
 
-/** Does work that is killed ahead of its change with this number, from 0 on. Resolves with whether it was. */
-export async function killAhead(change: number, work: () => Promise<unknown>): Promise<boolean> {
-  let left = change;
-  let isKilled = false;
-  const kill = () => {
-    if (left-- > 0) return;
-    isKilled = true;
-    throw new Error("killed");
-  };
-  await watchDisk(kill, work).catch((error) => {
-    if (!isKilled) throw error;
-  });
-  return isKilled;
-}
-
 /** The changes that work makes, in order; `DIR` is the folder, and `LOG` the log in it. */
 export async function changesOf(folder: string, work: () => Promise<unknown>): Promise<string[]> {
   const changes: string[] = [];
