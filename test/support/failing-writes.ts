@@ -10,8 +10,6 @@ export interface End {
   /** The system's error; without one the call returns the count. */
   readonly code?: string;
   /** Runs after that. */
-  readonly then?: () => void;
-  /** Runs after that. */
   readonly after?: () => void;
 }
 
@@ -32,7 +30,7 @@ const endCalls =
         const [bytes, offset, length] = args as [Buffer, number, number];
         const written = Math.min(end.written ?? 0, length ?? 0);
         if (written > 0) await real.call(this, bytes, offset, written, null);
-        end.then?.();
+        end.after?.();
         if (end.code === undefined) return { bytesWritten: written };
         const errno = -(os.constants.errno[end.code as "EIO"] ?? 0);
         throw Object.assign(new Error(`${end.code}: fake`), { code: end.code, errno });
