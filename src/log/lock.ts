@@ -195,7 +195,7 @@ function findHolder(directory: string, name: string): Promise<Holder | undefined
 function lockedError(directory: string, holder: Holder | "silent" = "silent"): PlantStoreError {
   const by =
     holder === "silent"
-      ? `a process that does not answer (fuser "${directory}"/*lock.*)`
+      ? `a process that does not respond (fuser "${directory}"/*lock.*)`
       : `"${holder.command}" (process ${holder.pid} on "${holder.host}", since ${holder.since})`;
   const message = `Cannot use "${directory}": it is in use by ${by}; stop that process, or wait for it`;
   return new PlantStoreError("locked", message);

@@ -1,6 +1,7 @@
 /** The programs of docs/examples, run as they are written, with the packed library. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { cpSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -11,6 +12,8 @@ import { collect } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 
 const EXAMPLES = path.join(ROOT, "docs/examples");
+const URL_LINE = /^listening on (\S+)\n/m;
+const TOKEN_LINE = /^token: (\S+)\n/m;
 const PLANT = '{"id":7,"name":"Fern","tag":"indoor"}\n';
 
 /** Copies the examples into a folder with the library, and with the framework of the one that runs. */
@@ -26,24 +29,20 @@ async function settle(t: TestContext, framework: string | undefined): Promise<st
 /** Starts an example on a free port; `stop` ends it by SIGTERM, and resolves with its status. */
 async function start(t: TestContext, folder: string, example: string) {
   const env = { ...process.env, PORT: "0" };
-  const child = spawn(process.execPath, [`${example}.mjs`], { cwd: folder, env });
+  const stdio: ["ignore", "pipe", "inherit"] = ["ignore", "pipe", "inherit"];
+  const child = spawn(process.execPath, [`${example}.mjs`], { cwd: folder, env, stdio });
   t.after(() => child.kill("SIGKILL"));
-  const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
   let output = "";
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding("utf8").on("data", (text: string) => {
-      output += text;
-    });
-  }
-  const find = (pattern: RegExp) => pattern.exec(output)?.[1];
-  const url = /^listening on (\S+)\n/m;
-  await until("it listens", () => find(url) !== undefined || child.exitCode !== null);
-  assert.ok(find(url) !== undefined, output);
-  const stop = () => {
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    output += text;
+  });
+  const find = (pattern: RegExp) => pattern.exec(output)?.[1] ?? "";
+  await until("it listens", () => find(URL_LINE) !== "" || child.exitCode !== null);
+  const stop = async () => {
     child.kill("SIGTERM");
-    return ended;
+    return (await once(child, "close"))[0];
   };
-  return { url: find(url) ?? "", find, stop };
+  return { url: find(URL_LINE), find, stop };
 }
 
 interface Row {
@@ -83,8 +82,8 @@ for (const { example, framework, headers } of ROWS) {
 test("the example client creates a plant and lists it, with the token that node-http prints", async (t) => {
   const folder = await settle(t, undefined);
   const { url, find } = await start(t, folder, "node-http");
-  await until("it prints a token", () => find(/^token: (\S+)\n/m) !== undefined);
-  const variables = [`URL=${url}`, `TOKEN=${find(/^token: (\S+)\n/m)}`];
+  await until("it prints a token", () => find(TOKEN_LINE) !== "");
+  const variables = [`URL=${url}`, `TOKEN=${find(TOKEN_LINE)}`];
   const words = ["env", ...variables, process.execPath, "client.mjs"];
   const { status, stdout, stderr } = await runToEnd(words, { cwd: folder });
   assert.deepEqual([status, stderr], [0, ""]);
