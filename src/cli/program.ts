@@ -47,7 +47,7 @@ function exitStatus(error: unknown): ExitStatus {
   return isManual ? 3 : 1;
 }
 
-/** What a client must not see of a failure of the store, an operator has to know. */
+/** An operator has to know the details that a client must not see. */
 function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { cause, message } = error;

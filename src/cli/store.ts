@@ -157,7 +157,7 @@ function readUrl(file: string): string {
   }
 }
 
-/** A database counts more than a folder that a variable names. @throws UsageError */
+/** A database wins over a folder that a variable names. @throws UsageError */
 function checkDatabase({ database = "", databaseFile }: StoreChoice): void {
   const isTyped = (pattern: RegExp) => process.argv.some((word) => pattern.test(word));
   if (isTyped(/^--data(=|$)/) || (database !== "" && databaseFile !== undefined)) {

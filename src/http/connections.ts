@@ -3,7 +3,7 @@
  * and how they end.
  *
  * Invariants. Responses leave in the order of their requests. After a response that closes a connection no
- * request is carried out. If a connection too many comes, the client with the most connections loses some of its
+ * request is carried out. If there are too many connections, the client with the most of them loses some of its
  * oldest; all connections without a good token are one client.
  */
 import { IncomingMessage, type Server, ServerResponse } from "node:http";

@@ -46,13 +46,13 @@ const HEADERS: Readonly<Record<string, readonly string[]>> = {
 const RETRY = ["Retry-After", "1"];
 const INTERNAL = "internal server error; the reason is in the server's log";
 
-/** Text that means nothing to a header, a line of a log, a shell or a page. */
+/** Characters that have no meaning in a header, a line of a log, a shell or a page. */
 const SAFE_ID = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
 /** A random part for each process and a counter, so that ids are unique among restarts and replicas. */
 const OUR_ID = `${randomBytes(6).toString("hex")}-`;
 let made = 0;
 
-/** What Latin-1 does not write as UTF-8 does. */
+/** Characters whose bytes differ between Latin-1 and UTF-8. */
 const NOT_ASCII = /[^ -~]/;
 
 /** The path of a request target, which may be a path or a URL (RFC 9112 section 3.2). */
@@ -83,7 +83,7 @@ export class Exchange {
   readonly #startedAt: number | undefined;
   readonly #isQueued: boolean;
   #held = 0;
-  /** The response, and work: what is held is given back after the last of them. */
+  /** The response, and work under way: the memory is returned after the last of them. */
   #unfinished = 1;
   #isPublished = false;
   #isEnded = false;

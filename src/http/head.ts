@@ -52,7 +52,7 @@ const PARSER_ERRORS: Readonly<Record<string, [RequestErrorCode, string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "request: expected all of it sooner"],
 };
 
-/** What Node's parser says, for the client; `undefined` if the client has left. */
+/** An error of Node's parser, for the client; `undefined` if the client has left. */
 export function errorOfParser(cause: NodeJS.ErrnoException & { readonly reason?: string }) {
   const { code = "", reason = code } = cause;
   const known = PARSER_ERRORS[code];
@@ -102,7 +102,7 @@ export function checkBodyHeaders({ headers }: IncomingMessage): void {
   }
 }
 
-/** A request through more proxies was not sent by real ones. */
+/** No real request passes through more proxies. */
 const PROXIES_MAX = 32;
 
 /**

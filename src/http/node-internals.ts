@@ -1,12 +1,12 @@
 /**
- * What the server uses of Node and Node does not document, for safety: its HTTP parser hands over each request by
+ * Undocumented members of Node that the server uses for safety: its HTTP parser hands over each request by
  * calling `onIncoming`, and each piece of a body by calling `push`. Where that is not so, these functions have
  * no effect.
  */
 
 import type { IncomingMessage } from "node:http";
 
-/** Has Node's parser drop the rest of a packet, which may hold two thousand requests. */
+/** Makes Node's parser drop the rest of a packet, which may hold two thousand requests. */
 const SKIP_PACKET = 2;
 
 interface Parser {
@@ -14,7 +14,7 @@ interface Parser {
 }
 
 /**
- * Has Node hand over no further request of this connection. It keeps some KiB of each until the connection
+ * Makes Node hand over no further request of this connection. It keeps some KiB of each until the connection
  * closes, so one client without a token could fill the memory, and keep the processor busy.
  */
 export function ignoreFollowing(req: IncomingMessage): void {

@@ -35,7 +35,7 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 
 export class Reads {
   readonly #plants: PlantService;
-  /** In turn: what clients that have left asked for is not read, or others would wait for it. */
+  /** One after the other. Reads for clients that have left are skipped, so that no other client waits for them. */
   readonly #reading = new Semaphore(READING_MAX);
   readonly #turns = new Semaphore(1);
 

@@ -192,7 +192,7 @@ function secureContextOf({ cert, key }: TlsOptions) {
   const secureOptions = constants.SSL_OP_NO_RENEGOTIATION;
   const context = { cert, key, minVersion: "TLSv1.2", ciphers: CIPHERS, secureOptions } as const;
   try {
-    // Node itself takes an empty key or certificate for none.
+    // Node treats an empty key or certificate as none.
     if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
       throw new Error("the key belongs to another certificate");
     }

@@ -26,7 +26,7 @@ const SHARE_MS = 100;
 /** How long a statement waits for a locked row, and a part of it that is sent again. */
 const LOCK_TIMEOUT_MS = 1000;
 const PART_LOCK_TIMEOUT_MS = 20;
-/** For so long a locked row is tried: a client that sends it again would delay another batch by a second. */
+/** How long a locked row is retried: a client that sent it again would delay another batch by a second. */
 const LOCKED_MS = 30_000;
 const LOCKED_PAUSE_MS = 100;
 const CONNECT_PAUSE_MS = 50;

@@ -87,7 +87,7 @@ export class Database {
   }
 
   /**
-   * Has the primary commit, verifies the database, and reads the tokens if they may not be those of a version.
+   * Commits on the primary, verifies the database, and reads the tokens if their version may have changed.
    * Waits for a commit as long as it takes. Returns its age, too.
    *
    * @throws DatabaseError if there is no primary at the deadline, or the database cannot be used.

@@ -1,9 +1,9 @@
 /**
  * The hosts of a database: which of them is the primary, and connections to it.
  *
- * Invariants. Of several hosts that accept writes the one of the highest timeline counts: each promotion counts it
- * up. If its settings or tables may lose what was committed, or it has another store, no host is used; nor is one
- * of two of the same timeline, of which one is a copy, nor a lower timeline than one that was seen. No connection
+ * Invariants. If several hosts accept writes, the one with the highest timeline is used: each promotion increments
+ * it. No host is used if that one may lose commits by its settings or tables, or has another store; if two have
+ * the same timeline, because one is a copy; or if a higher timeline was seen before. No connection
  * to another host stays open once the primary was found.
  */
 import { clock, sleep } from "../clock.ts";

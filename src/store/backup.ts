@@ -4,7 +4,7 @@
  *
  * Invariants. A copy holds every plant that was acknowledged before it began, in whole lines that were checked while
  * they were copied, with a checkpoint of its own. The log gets its name last, so a folder without it is no backup, and
- * a start refuses what a killed copy leaves. The target is locked; the source is only read, also beside a running
+ * a start refuses what a killed copy leaves. The target is locked; the source is only read, even beside a running
  * server. An old backup is removed only after the new one is durable, its log first.
  */
 import path from "node:path";
@@ -66,14 +66,14 @@ function copyDirectory(
       return undefined; // a backup may be where no socket can be, such as on CIFS
     });
     try {
-      assertEmpty(folder); // still
+      assertEmpty(folder); // again, now that it is locked
       return await writeCopy(source, folder, lock).catch((error) => {
         remove(folder, COPIED, lock);
         throw error;
       });
     } finally {
       const entries = disk.list(folder).filter((name) => /^lock\.\d+$/.test(name));
-      if (command === "backup") remove(folder, entries, lock); // which some tools cannot copy
+      if (command === "backup") remove(folder, entries, lock); // sockets, which some tools cannot copy
       await lock?.close();
       if (isNew && disk.list(folder).length === 0) disk.removeFolder(folder);
     }
