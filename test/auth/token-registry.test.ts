@@ -53,7 +53,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     });
   }
 
-  test("a token that was accepted has the scopes that it has in the file now", async (t) => {
+  test("an accepted token has the scopes that the file has now", async (t) => {
     const { folder, token, registry } = await follow(t);
     assert.deepEqual(judge(registry, token)?.scopes, ["write"]);
     editTokens(folder, "write", "read");

@@ -91,7 +91,7 @@ for (const [says, monotonicMs, wallMs, isReadable] of AGES) {
   });
 }
 
-test("a poll that began before the process was frozen ends no wait; the next one does", async (t) => {
+test("a poll that began before a freeze ends no wait; the next one does", async (t) => {
   const tokens = new HeldTokens(t);
   void tokens.refresh();
   await turn();

@@ -99,7 +99,7 @@ async function begin(t: TestContext, service: Service, headers = {}): Promise<Cl
   return client;
 }
 
-test("a body that breaks off in the parser is published with its request", async (t) => {
+test("a body that the parser refuses is published with its request", async (t) => {
   const service = await startService(t);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   const client = await begin(t, service, { "Transfer-Encoding": "chunked" });

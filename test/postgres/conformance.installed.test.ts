@@ -157,7 +157,7 @@ for (const [what, routine, times] of [
   });
 }
 
-test("a database without room for another connection is waited for", OPTIONS, async (t) => {
+test("the store waits for a database without a free connection", OPTIONS, async (t) => {
   const { plants, cluster: server } = await cluster.openStore(t);
   await server.sql("ALTER ROLE plant_store CONNECTION LIMIT 3");
   t.after(() => server.sql("ALTER ROLE plant_store CONNECTION LIMIT -1"));

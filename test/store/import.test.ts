@@ -44,7 +44,7 @@ const TEXTS: readonly [says: string, text: string | Buffer, counts: Counts, line
 ];
 
 for (const [says, text, [created, replayed, refused], lines = []] of TEXTS) {
-  test(`a text that holds ${says} is imported line by line; again, it creates nothing`, async (t) => {
+  test(`a text that holds ${says} is imported line by line; a second import creates nothing`, async (t) => {
     const folder = makeFolder(t);
     const store = await openStore(t, folder);
     assert.deepEqual(await importText(store, text), { created, replayed, refused, lines });
@@ -55,7 +55,7 @@ for (const [says, text, [created, replayed, refused], lines = []] of TEXTS) {
   });
 }
 
-test("a text is imported in its order and as requests store plants, however it is cut into chunks", async (t) => {
+test("a text is imported in order, like requests, however it is cut into chunks", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   const odd = '\ufeff{"tag":"t","extra":1,"name":"b","id":2.0}\r\n';
