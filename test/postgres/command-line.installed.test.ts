@@ -144,7 +144,7 @@ test("mistakes are named, and no password is shown", OPTIONS, async (t) => {
     ["export --database postgresql://a:hid@c/d", 2, /expected no password in an argument/],
     ["export --database jdbc:postgresql://a:hidden@c", 2, /expected "postgresql:/],
     [`export --database-file ${file}`, 2, /--database-file ".*percent-encode/],
-    ["export --database-file /nowhere/url", 1, /no such file.*nowhere/],
+    ["export --database-file /nowhere/url", 1, /--database-file "\/nowhere\/url": no such file/],
     [`export --database ${AWAY}?sslrootcert=/nowhere/ca`, 2, /cannot read "\/nowhere\/ca"/],
     [`serve --port 0 --database ${server.url("postgres")}`, 3, /print schema/],
     [`serve --port 0 --database ${server.url("missing")}`, 1, /missing.* does not exist/],
