@@ -158,7 +158,7 @@ const READERS: readonly [says: string, read: (req: IncomingMessage, then: () => 
 ];
 
 for (const [says, read] of READERS) {
-  test(`a body of which other code has read ${says} gets a 500 that names the mistake`, async (t) => {
+  test(`if other code has read ${says} of a body, a 500 names the mistake`, async (t) => {
     const warnings = collectWarnings(t);
     const listener = createRequestListener({ plants: makeShed(), tokens: member });
     const handle = (req: IncomingMessage, res: ServerResponse) =>

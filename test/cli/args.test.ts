@@ -87,7 +87,7 @@ const WRONG: readonly [line: string, texts: string[], variables?: Record<string,
 ];
 
 for (const [line, texts, variables] of WRONG) {
-  test(`"${line}" is told: ${texts.join(" … ")}`, (t) => {
+  test(`"${line}" is refused: ${texts.join(" … ")}`, (t) => {
     setVariables(t, variables);
     const argv = line.split(" ").filter(Boolean);
     assert.throws(

@@ -26,7 +26,7 @@ describe("root in a data directory of another user", { concurrency: 2, ...NEEDS_
     ["token list", 0],
   ];
   for (const [words, expected] of COMMANDS) {
-    test(`${words} ${expected === 0 ? "only reads" : "is refused, and told how to run it"}`, async (t) => {
+    test(`${words} ${expected === 0 ? "only reads" : "is refused, and says how to run it"}`, async (t) => {
       const folder = makeServiceFolder(t);
       writeLog(folder, A);
       const before = snapshot(folder);

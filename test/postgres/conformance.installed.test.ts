@@ -57,7 +57,7 @@ test("a row is compared by its record, in any spelling", OPTIONS, async (t) => {
   }
 });
 
-test("of two servers that create one id with two names, one wins", OPTIONS, async (t) => {
+test("if two servers create one id with two names, one wins", OPTIONS, async (t) => {
   const { plants: ours, url } = await cluster.openStore(t);
   const { plants: theirs } = await openStore(t, { url });
   const ids = Array.from({ length: 3000 }, (_, at) => BigInt((at * 7919) % 3000));
@@ -164,15 +164,19 @@ test("the store waits for a database without a free connection", OPTIONS, async 
   assert.deepEqual(new Set(await createMany(plants, 0, 2000)), new Set(["created"]));
 });
 
-test("a closed store takes no more, and finishes what it had accepted", OPTIONS, async (t) => {
-  const { plants, close, cluster: server, database } = await cluster.openStore(t);
-  const created = createMany(plants, 0, 2000);
-  const closed = close();
-  await assert.rejects(createMany(plants, 1, 1), { code: "closed" });
-  assert.deepEqual(new Set(await created), new Set(["created"]));
-  await closed;
-  assert.deepEqual(await server.sql("SELECT count(*) FROM plants", database), ["2000"]);
-});
+test(
+  "a closed store refuses new creates, and finishes those it had accepted",
+  OPTIONS,
+  async (t) => {
+    const { plants, close, cluster: server, database } = await cluster.openStore(t);
+    const created = createMany(plants, 0, 2000);
+    const closed = close();
+    await assert.rejects(createMany(plants, 1, 1), { code: "closed" });
+    assert.deepEqual(new Set(await created), new Set(["created"]));
+    await closed;
+    assert.deepEqual(await server.sql("SELECT count(*) FROM plants", database), ["2000"]);
+  },
+);
 
 test("the role of the servers can neither change plants nor create tokens", OPTIONS, async () => {
   const { url: connectionString } = await cluster.createStore();

@@ -28,7 +28,7 @@ function wordsOf(id: bigint): Words {
 }
 
 for (const [says, idOf] of PATTERNS) {
-  test(`of ${COUNT} ids ${says} every one is found, and no other`, () => {
+  test(`every one of ${COUNT} ids ${says} is found, and no other`, () => {
     const oracle = new Map<bigint, number>();
     for (let n = 0; n < COUNT; n++) oracle.set(idOf(BigInt(n)), n * OFFSET_STEP);
     const added = new IdIndex();

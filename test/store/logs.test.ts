@@ -111,7 +111,7 @@ async function importFile(t: TestContext, file: string): Promise<string> {
 
 describe("a log", { concurrency: 4 }, () => {
   for (const row of LOGS) {
-    test(`that ${row.says} is to every reader what the table says`, async (t) => {
+    test(`every reader treats a log that ${row.says} as the table says`, async (t) => {
       const { log, refused = "", repair = "nothing" } = row;
       const given = refused || (row.kept ?? log);
       const found = { cut: "", left: "", repaired: undefined as string | undefined };

@@ -120,7 +120,7 @@ test("a store that has failed writes no checkpoint", async (t) => {
   assert.equal(checkpointOf(folder), 0);
 });
 
-test("a checkpoint is not that of a log which was replaced while it was written", async (t) => {
+test("a checkpoint never describes a log that was replaced while it was written", async (t) => {
   const [folder, other] = [makeFolder(t), makeFolder(t)];
   await (await openStore(t, other)).close();
   const store = await openStore(t, folder);
