@@ -1,9 +1,6 @@
 /** The backends in this process: the log in a folder, the store of `plant-store/testing`, and a failing store. */
 import { randomBytes } from "node:crypto";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import http from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../../src/core/plant.ts";
@@ -25,6 +22,7 @@ import type { BackendName } from "../cases/case.ts";
 import { SECRET, THROWN } from "../cases/failures.ts";
 import { atEnd, makeFolder } from "../support/folders.ts";
 import { linesOf } from "../support/plants.ts";
+import { serve } from "../support/serve.ts";
 import type { Backend, Running } from "./runner.ts";
 
 /** What a server is made of. */
@@ -52,15 +50,9 @@ export function inProcess(
         atEnd(t, () => server.close(0));
         return { ...ports, port: Number(new URL(server.url).port) };
       }
-      const server = http
-        .createServer({ joinDuplicateHeaders: true }, createRequestListener(all))
-        .listen(0, "127.0.0.1");
-      await once(server, "listening");
-      atEnd(t, () => {
-        server.close();
-        server.closeAllConnections();
-      });
-      return { ...ports, port: (server.address() as AddressInfo).port };
+      const listener = createRequestListener(all);
+      const { port } = await serve(t, listener, { joinDuplicateHeaders: true });
+      return { ...ports, port };
     },
   };
 }
