@@ -1,14 +1,12 @@
 /** The library: what it exports, and what a program that embeds it may rely on. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import type { IncomingMessage, ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
 import * as library from "../src/index.ts";
 import {
   createRequestListener,
   type ListenerOptions,
   PlantServer,
-  type PlantService,
   PlantStore,
   TokenRegistry,
   type TokenVerifier,
@@ -58,43 +56,47 @@ function post(url: string, token: string, body = '{"id":1,"name":"a"}') {
   return send(url, { method: "POST", headers, body });
 }
 
-/** A store in memory, as an embedder might bring one. */
-function makeShed(): PlantService {
+/** What a listener of an own store, whose creates may fail, responds to two creates; the second has a wrong token. */
+async function embed(t: TestContext, verify: (token: string) => unknown, create?: () => never) {
   const { plants } = createTestStore();
-  return {
-    create: async (plant) => {
-      if (plant.name === "broken") throw new Error("the shed at /secret/path burnt down");
-      return plants.create(plant);
-    },
-    getLine: (id) => plants.getLine(id),
-    listLines: (options) => plants.listLines(options),
-  };
+  const tokens = { verify } as TokenVerifier;
+  const own = create === undefined ? plants : { ...plants, create };
+  const { url } = await serve(t, createRequestListener({ plants: own, tokens }));
+  const responses = [await post(`${url}/plants`, "yes"), await post(`${url}/plants`, "no")];
+  const stored = `${await plants.getLine(1n)}`;
+  return { stored, errors: responses.map((each) => (each.status === 200 ? 0 : errorNumber(each))) };
 }
 
 const MEMBER = { name: "member", scopes: ["write"] } as const;
 const member = { verify: () => MEMBER };
 const check = (token: string) => (token === "yes" ? MEMBER : undefined);
 
-const VERIFIERS: readonly [says: string, verify: TokenVerifier["verify"]][] = [
+for (const [says, verify] of [
   ["at once", check],
   ["later", async (token) => check(token)],
   ["with null for no", (token) => check(token) ?? null],
-];
-
-for (const [says, verify] of VERIFIERS) {
+] as readonly [string, TokenVerifier["verify"]][]) {
   test(`a store and a token check of your own, which returns ${says}, are used`, async (t) => {
-    const plants = makeShed();
-    const { url } = await serve(t, createRequestListener({ plants, tokens: { verify } }));
-    const body = '{"id":-9223372036854775808,"name":"a"}';
-    assert.equal((await post(`${url}/plants`, "yes", body)).status, 200);
-    assert.equal(`${await plants.getLine(-(2n ** 63n))}`, body);
-    assert.equal(errorNumber(await post(`${url}/plants`, "no", body)), 40102);
+    const expected = { stored: '{"id":1,"name":"a"}', errors: [0, 40102] };
+    assert.deepEqual(await embed(t, verify), expected);
   });
 }
 
+test("a store that throws, or a token check that returns true, gets 500, and the reason is a warning", async (t) => {
+  const warnings = collectWarnings(t);
+  const fail = () => assert.fail("the shed at /secret/path burnt down");
+  for (const [verify, create, reason] of [
+    [member.verify, fail, /secret/],
+    [() => true, undefined, /verify: expected/],
+  ] as const) {
+    assert.deepEqual((await embed(t, verify, create)).errors, [50001, 50001]);
+    assert.match(String(warnings.at(-1)?.cause), reason);
+  }
+});
+
 test("listeners in one server share nothing", async (t) => {
   const listenerOf = (basePath: string) =>
-    createRequestListener({ plants: makeShed(), tokens: member, basePath });
+    createRequestListener({ ...createTestStore(), tokens: member, basePath });
   const [front, back] = [listenerOf("/front"), listenerOf("/back")];
   const { url } = await serve(t, (req, res) => {
     (req.url?.startsWith("/front/") ? front : back)(req, res);
@@ -103,36 +105,19 @@ test("listeners in one server share nothing", async (t) => {
   assert.equal((await post(`${url}/back/plants`, "x", '{"id":1,"name":"b"}')).status, 200);
 });
 
-const FAULTS: readonly [says: string, verify: () => unknown, name: string, reason: RegExp][] = [
-  ["a token check that returns true", () => true, "a", /verify: expected/],
-  ["a store that rejects", () => MEMBER, "broken", /secret/],
-];
-
-for (const [says, verify, name, reason] of FAULTS) {
-  test(`${says} gets 500, and the reason is published as a warning`, async (t) => {
-    const warnings = collectWarnings(t);
-    const tokens = { verify } as TokenVerifier;
-    const { url } = await serve(t, createRequestListener({ plants: makeShed(), tokens }));
-    assert.equal(errorNumber(await post(`${url}/plants`, "x", `{"id":1,"name":"${name}"}`)), 50001);
-    assert.match(String(warnings[0]?.cause), reason);
-  });
-}
-
-const MISTAKES: readonly [says: string, options: unknown, message: RegExp][] = [
-  ["no options at all", undefined, /^plants: .*create/],
-  ["a store that is a Promise", { plants: Promise.resolve(), tokens: member }, /^plants: .*await/],
-  ["no token check", { plants: makeShed() }, /^tokens: .*verify/],
-];
-
-for (const [says, options, message] of MISTAKES) {
-  test(`a listener with ${says} is refused`, () => {
-    const make = () => createRequestListener(options as ListenerOptions);
+test("a listener without a store or a token check is refused, with what is missing", () => {
+  for (const [options, message] of [
+    [undefined, /^plants: .*create/],
+    [{ plants: Promise.resolve(), tokens: member }, /^plants: .*await/],
+    [{ plants: createTestStore().plants }, /^tokens: .*verify/],
+  ] as const) {
+    const make = () => createRequestListener(options as unknown as ListenerOptions);
     assert.throws(make, { name: "TypeError", message });
-  });
-}
+  }
+});
 
 test("a listener below a path that a framework cuts says how to mount it", async (t) => {
-  const listener = createRequestListener({ plants: makeShed(), tokens: member });
+  const listener = createRequestListener({ ...createTestStore(), tokens: member });
   const { url } = await serve(t, (req, res) => {
     const cut = { originalUrl: req.url, url: req.url?.replace("/plants", "") || "/" };
     listener(Object.assign(req, cut), res); // like app.use("/plants", listener) of Express
@@ -142,36 +127,28 @@ test("a listener below a path that a framework cuts says how to mount it", async
   assert.match(answer.text, /app\.use\(listener\)/);
 });
 
-test("without a subscriber an error of a store is a warning of the process", async (t) => {
-  const warned = once(process, "warning");
-  const { url } = await serve(t, createRequestListener({ plants: makeShed(), tokens: member }));
-  const { headers } = await post(`${url}/plants`, "x", '{"id":1,"name":"broken"}');
-  const [warning] = await warned;
-  assert.equal(warning.name, "PlantStoreWarning");
-  assert.ok(warning.message.includes(headers.get("x-request-id") ?? "missing"));
-  assert.match(warning.detail, /burnt down\n +at /);
-});
-
-const READERS: readonly [says: string, read: (req: IncomingMessage, then: () => void) => void][] = [
-  ["all", (req, then) => req.on("end", then).resume()],
-  ["the beginning", (req, then) => req.once("data", () => then())],
-];
-
-for (const [says, read] of READERS) {
-  test(`if other code has read ${says} of a body, a 500 names the mistake`, async (t) => {
-    const warnings = collectWarnings(t);
-    const listener = createRequestListener({ plants: makeShed(), tokens: member });
-    const handle = (req: IncomingMessage, res: ServerResponse) =>
-      read(req, () => listener(req, res));
-    const { url } = await serve(t, handle);
+test("a body of which other code has read a part or all gets 500, which names the mistake", async (t) => {
+  const listener = createRequestListener({ ...createTestStore(), tokens: member });
+  for (const event of ["data", "end"]) {
+    const { url } = await serve(t, (req, res) => {
+      req.once(event, () => listener(req, res)).resume();
+    });
     const answer = await post(`${url}/plants`, "x");
     assert.equal(errorNumber(answer), 50001);
     assert.match(answer.text, /before any body parser/); // for the developer who mounts it
-    assert.match(String(warnings[0]?.cause), /before any body parser/);
-  });
-}
+  }
+});
 
-test("a store, its tokens and a server are closed at the end of their block", async (t: TestContext) => {
+test("without a subscriber what a store throws is a warning of the process", async (t) => {
+  const warned = once(process, "warning");
+  await embed(t, member.verify, () => assert.fail("burnt down"));
+  const [{ name, message, detail }] = await warned;
+  assert.equal(name, "PlantStoreWarning");
+  assert.match(message, / \([0-9a-f]{12}-\d+\)$/); // the id of the request
+  assert.match(detail, /burnt down\n +at /);
+});
+
+test("a store, its tokens and a server are closed at the end of their block", async (t) => {
   const folder = makeFolder(t);
   let url = "";
   {
