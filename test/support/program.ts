@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type BuildOptions, buildSync } from "esbuild";
 
-/** Bundles the program into a folder of its own, which is removed when the process ends. */
+/** Options to bundle the program into a folder of its own, which is removed when the process ends. */
 export function bundleOptions() {
   const folder = mkdtempSync(join(tmpdir(), "plant-store-build-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
@@ -24,11 +24,8 @@ export function bundleOptions() {
   } satisfies BuildOptions;
 }
 
-/** The file that Node runs. */
-export const PROGRAM: string = build();
+const options = bundleOptions();
+buildSync(options);
 
-function build(): string {
-  const options = bundleOptions();
-  buildSync(options);
-  return options.outfile;
-}
+/** The file that Node runs. */
+export const PROGRAM = options.outfile;
