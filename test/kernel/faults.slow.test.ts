@@ -1,5 +1,5 @@
 /**
- * Faults of a real kernel: what a client is answered, how a process ends, and what the next start makes of it.
+ * Faults of a real kernel: what a client receives, how a process ends, and what the next start makes of it.
  *
  * Each row has the fault; how it is made (by strace: CALL:INJECTION into the calls on the log, or on FILE@; a tmpfs
  * with options; a namespace of processes); what happens, step by step; and what the messages name. A number creates
@@ -164,7 +164,7 @@ const DEEDS: Record<string, (world: World, expected: number) => unknown> = {
     await Promise.all(ready.map((server) => server.stop("SIGKILL")));
     return ready.length;
   },
-  /** The first to be answered: a new plant, a repeat, which waits for the sync before it, or a wrong token. */
+  /** The first that gets a response: a new plant, a repeat, which waits for the sync before it, or a wrong token. */
   async slow(world) {
     const order: number[] = [];
     const create = async (id: number, token?: string) => {

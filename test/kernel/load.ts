@@ -63,7 +63,7 @@ export class Book {
     return [...faults, ...lost.map((plant) => `plant ${plant} is lost`)];
   }
 
-  /** Creates a plant, new or not; returns whether it was answered. */
+  /** Creates a plant, new or not; returns whether it was acknowledged. */
   async create(target: Target, plant: number): Promise<boolean> {
     const { status, text } = await post(target, this.line(plant));
     if (status === 200 && text === this.answer(plant)) this.acknowledged.add(plant);
@@ -71,7 +71,7 @@ export class Book {
     return status !== 0;
   }
 
-  /** Creates plants one by one, each of which has to be answered. */
+  /** Creates plants one by one; each must be acknowledged. */
   async createAll(target: Target, plants: readonly number[]): Promise<void> {
     for (const plant of plants) {
       if (!(await this.create(target, plant))) this.wrong.push(`plant ${plant}: no answer`);

@@ -39,6 +39,6 @@ test("a start and a create report nothing that is only in memory", TIMEOUT, asyn
   const record = JSON.stringify(`${plant(2)}\n`);
   const write = indexOf("write", record);
   assert.equal(calls[write]?.args.split("<")[0], opened?.result.split("<")[0]);
-  assert.ok(write < indexOf("write", "HTTP/1.1 200 OK", ready), "and before it is answered");
+  assert.ok(write < indexOf("write", "HTTP/1.1 200 OK", ready), "and before the response");
   assert.equal(calls.filter(({ args }) => args.includes(record)).length, 1, "once");
 });

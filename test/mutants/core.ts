@@ -77,7 +77,7 @@ log/disk.ts
 a symbolic link is followed to a log: log/disk
 - APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW |
 + APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT |
-an append is answered before its sync: kernel/sync-order
+an append is acknowledged before its sync: kernel/sync-order
 - O_NOFOLLOW | (O_DSYNC ?? O_SYNC);
 + O_NOFOLLOW;
 a folder is opened and not synced: kernel/sync-order
@@ -103,7 +103,7 @@ log/lock.ts
 a number is used twice: log/lock
 - const close = () => new Promise<void>((resolve) => server.close(() => resolve()));
 + const close = () => new Promise<void>((resolve) => server.close(() => { for (const suffix of suffixesOf(lockPath)) fs.rmSync(\`\${lockPath}.\${suffix}\`); resolve(); }));
-a process that does not answer counts as dead: log/lock
+a process that does not respond counts as dead: log/lock
 - return code === "ECONNREFUSED" || code === "ENOENT" ? undefined : "silent";
 + return undefined;
 a lock that another process has taken is held: log/lock
@@ -120,7 +120,7 @@ store/plant-store.ts
 a copied checkpoint is not made durable: store/open
 - if (end.bytes === this.#checkpointBytes || failure
 + if (end.bytes === (this.#checkpointBytes ?? this.#log.end.bytes) || failure
-a conflict is answered as a repeat: store/plant-store
+a conflict gets the response of a repeat: store/plant-store
 -   if (isSamePlant(stored, repeated)) return "replayed";
 +   if (stored.id === repeated.id) return "replayed";
 a line that is read from the log may be another plant: store/plant-store

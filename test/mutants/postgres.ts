@@ -1,7 +1,7 @@
 /** Mistakes over PostgreSQL. Most need a server, which `npm run test:full` finds; without one they are not tried. */
 export const POSTGRES = `
 postgres/creates.ts
-a row that the statement does not return is answered 200: postgres/conformance.installed
+a row that the statement does not return gets a 200: postgres/conformance.installed
 - if (row === undefined) void this.#tryLater(entry);
 + if (row === undefined) entry.resolve(["", entry.plant.name, null, null, entry.number]);
 the deadline of a create is ignored: postgres/conformance.installed

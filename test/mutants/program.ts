@@ -29,7 +29,7 @@ a damaged log is worth a restart: cli/commands
 wrong usage is worth a restart: cli/usage
 - if (error instanceof UsageError) return 2;
 cli/command.ts
-a variable counts more than its flag: cli/args
+a variable overrides its flag: cli/args
 - const text = given ?? (
 + const text = (inherited ? undefined : given) ?? (
 cli/output.ts

@@ -12,10 +12,10 @@ an append whose sync failed is durable: crash
 -       await this.#undo(written, end, cause);
 a refused append stays in the file: crash
 -       if (found > 0) await this.#cut(this.end);
-a failed cut is not told from a failed sync: crash
+a failed cut is taken for a failed sync: crash
 - throw unsyncedError(\`\${why}; nor can it be undone: \${describeSystemError(error)}\`, error);
 + throw new PlantStoreError("store_failed", why, { cause: error });
-an append does not look for its file: meddling
+an append does not check its file: meddling
 -     this.assertUnchanged(end);
 what a killed process left of a new file stays in it: crash
 -     disk.unlink(newPath); // of a process that was killed
@@ -26,13 +26,13 @@ log/folder.ts
 a start does not make the name of its log durable: crash
 -   await disk.syncFolder(folder);
 log/writer.ts
-a batch is answered while it is written: crash
+a batch is acknowledged while it is written: crash
 -       await this.#file.append(bytes);
 +       void this.#file.append(bytes).catch(() => {});
 the writer goes on after an unknown outcome: crash
 -       error = isRefusal ? this.#refuse(cause) : this.fail(cause);
 +       error = this.#refuse(cause as PlantStoreError); void isRefusal;
-a repeat is answered while others may have cut the log: meddling
+a repeat gets its 200 while others may have cut the log: meddling
 -       await (this.#writing ?? this.#file.assertUnchanged());
 +       if (this.#writing === undefined) this.#file.assertUnchanged();
 store/plant-store.ts

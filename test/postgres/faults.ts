@@ -88,7 +88,7 @@ async function act(trial: Trial, steps: string): Promise<number> {
   return firstMs;
 }
 
-/** Makes a repeat be answered from a plain read. */
+/** Makes a repeat respond from a plain read. */
 function replayFromSelect(sql: string): string {
   return sql.replace(
     /INSERT INTO plant_store\.plants AS p([\s\S]*)ON CONFLICT[\s\S]*/,

@@ -48,7 +48,7 @@ export function chunked(...parts: readonly (string | Buffer)[]): Buffer {
 
 let served = 4_000_000_000;
 
-/** Sends a create, and checks that it is answered correctly. */
+/** Sends a create, and checks its response. */
 export async function assertServes(target: Target): Promise<void> {
   const id = ++served;
   const client = await Client.connect(target.port);
