@@ -17,7 +17,8 @@ export class Budget {
   #held = 0;
   readonly #shares = new Map<string, number>();
 
-  constructor(max = defaultMax()) {
+  /** @param max by default a quarter of the memory that the process does not use yet, from 16 to 256 MiB. */
+  constructor(max = Math.floor(Math.min(Math.max(memoryLeft() / 4, 16 * MIB), 256 * MIB))) {
     this.#max = max;
     this.requestMax = Math.floor((3 * max) / 8);
   }
@@ -41,9 +42,4 @@ export class Budget {
 export function overloaded(): PlantStoreError {
   const message = "the server has too many requests in flight; send this one again later";
   return new PlantStoreError("overloaded", message);
-}
-
-/** A quarter of the memory that the process does not use yet, from 16 to 256 MiB. */
-function defaultMax(): number {
-  return Math.floor(Math.min(Math.max(memoryLeft() / 4, 16 * MIB), 256 * MIB));
 }

@@ -1,10 +1,8 @@
 /**
- * The open connections of our own server: how many there are and whose, which requests are carried out on each,
- * and how they end.
+ * The connections of our own server: whose they are, which requests are carried out on each, and how they end.
  *
- * Invariants. Responses leave in the order of their requests. After a response that closes a connection no
- * request is carried out. If there are too many connections, the client with the most of them loses some of its
- * oldest; all connections without a good token are one client.
+ * Invariants. After a response that closes a connection no request is carried out. If there are too many
+ * connections, the client with the most of them loses some of its oldest; all without a good token are one client.
  */
 import { IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -26,9 +24,6 @@ const SILENT_AMONG = 32;
 export const SWEEP_MS = 1000;
 /** The client of all connections that have shown no good token. */
 const ANONYMOUS = "";
-
-/** For a client that sends nothing more of a request while the server stops. */
-const STALLED = Object.assign(new Error("stalled"), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
 
 class Connection {
   client = ANONYMOUS;
@@ -61,6 +56,7 @@ export class Connections {
     this.#listener = listener;
     this.#max = max;
     this.#idleSweeps = Math.ceil(idleMs / SWEEP_MS);
+    const addressOf = (socket: Socket) => `${socket.remoteAddress} ${socket.remotePort}`;
     const sweeping = setInterval(() => this.#sweep(), SWEEP_MS).unref();
     server.on("close", () => clearInterval(sweeping));
     server.on("connection", (socket: Socket) => {
@@ -132,9 +128,7 @@ export class Connections {
     }
     const exchange = this.#begin(connection, req, res);
     const isOneTooMany = connection.unanswered > UNANSWERED_MAX;
-    const error = isOneTooMany ? overloaded() : framingErrorOf(req);
-    if (error === undefined) this.#listener.handle(exchange);
-    else this.#listener.refuse(exchange, error);
+    this.#listener.handle(exchange, isOneTooMany ? overloaded() : framingErrorOf(req));
     if (exchange.caller !== undefined) connection.client = exchange.caller.name;
     else if (exchange.res.headersSent) connection.refusedAt = socket.bytesRead;
   };
@@ -179,7 +173,7 @@ export class Connections {
     else {
       const req = new IncomingMessage(socket); // these bytes never became one
       const res = new ServerResponse(req);
-      this.#listener.refuse(this.#begin(connection, req, res), error);
+      this.#listener.handle(this.#begin(connection, req, res), error);
       if (connection.unanswered === 1) res.assignSocket(socket);
       else last?.res.once("close", () => res.assignSocket(socket));
     }
@@ -193,9 +187,10 @@ export class Connections {
       const sweeps = this.#sweeps - (idleSince ?? this.#sweeps);
       if (unanswered === 0 && sweeps > this.#idleSweeps) socket.destroy();
       connection.sweptBytes = socket.bytesRead;
-      // Nothing came for a second of a request whose body is not whole.
+      // A stop does not wait for a body of which nothing came for a second.
       const isStalled = last?.req.complete === false && sweptBytes === socket.bytesRead;
-      if (this.#isDraining && isStalled) this.#refuse(socket, STALLED);
+      const code = "ERR_HTTP_REQUEST_TIMEOUT"; // as Node reports it
+      if (this.#isDraining && isStalled) this.#refuse(socket, Object.assign(new Error(), { code }));
     }
   }
 
@@ -211,9 +206,4 @@ export class Connections {
       if (isAll || unanswered === 0) socket.destroy();
     }
   }
-}
-
-/** Of the client; the same for a connection under TLS and the one that it came over. */
-function addressOf({ remoteAddress, remotePort }: Socket): string {
-  return `${remoteAddress} ${remotePort}`;
 }

@@ -62,8 +62,7 @@ async function store(
  * Resolves with the body; never settles if the client leaves before its end. A promise, because its listeners run
  * outside of the AsyncLocalStorage of the program around them.
  *
- * @throws PlantStoreError `body_too_large`, `overloaded` or `internal`: before the body is read if it can, as a
- * rejection later.
+ * @throws PlantStoreError `body_too_large`, `overloaded` or `internal`, at once or as a rejection.
  */
 function readBody(exchange: Exchange, bytesMax: number): Promise<Buffer> {
   const { req } = exchange;
@@ -105,8 +104,7 @@ function readBody(exchange: Exchange, bytesMax: number): Promise<Buffer> {
 }
 
 function tooLarge(bytesMax: number): PlantStoreError {
-  const message = `body: expected at most ${bytesMax} bytes, got more`;
-  return new PlantStoreError("body_too_large", message);
+  return new PlantStoreError("body_too_large", `body: expected up to ${bytesMax} bytes, got more`);
 }
 
 /** The client sees it: the developer who mounted the listener wrongly sends the first request. */

@@ -1,13 +1,11 @@
 /**
  * One request and its response: what it holds in memory, what is sent, and what is published about it.
  *
- * Invariants. Every failure has the body `{"error": int32, "message": string}` and nothing else; one without a code
- * of its own is `internal`, so no path or stack gets out. Each request gets one response. What it holds is given
- * back in one place, after its response or its connection has closed and its work is done.
+ * Invariants. Each request gets one response; a failure is exactly `{"error": int32, "message": string}`, without
+ * a path or a stack. What a request holds is given back in one place, after its response and its work.
  *
- * Node discards a short body that nobody reads. A response that closes the connection, or comes before a longer
- * body, is written and not ended: Node's close would reset a client that still sends, and the reset can overtake
- * the response (RFC 9112 section 9.6).
+ * A response that closes the connection is written and not ended: Node's close would reset a client that still
+ * sends, and the reset can overtake the response (RFC 9112 section 9.6).
  */
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -43,7 +41,6 @@ const HEADERS: Readonly<Record<string, readonly string[]>> = {
   unsupported_media_type: ["Accept", "application/json"],
   unsupported_encoding: ["Accept-Encoding", "identity"],
 };
-const RETRY = ["Retry-After", "1"];
 const INTERNAL = "internal server error; the reason is in the server's log";
 
 /** Characters that have no meaning in a header, a line of a log, a shell or a page. */
@@ -180,7 +177,7 @@ export class Exchange {
     const { code, message } = isKnown ? cause : { code: "internal", message: INTERNAL };
     const error = ERRORS[code as keyof typeof ERRORS];
     const status = statusOf(error);
-    const headers = status === 503 ? RETRY : (HEADERS[code] ?? []);
+    const headers = status === 503 ? ["Retry-After", "1"] : (HEADERS[code] ?? []);
     this.respond({ status, headers, body: JSON.stringify({ error, message }), error });
     if (status === 500) publishWarning("A request failed with 500", cause, this.requestId);
   }

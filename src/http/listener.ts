@@ -3,8 +3,7 @@
  *
  * A preflight if CORS is on, 401, 404, 405, 403, 417, 415, 413, 503 without memory, 400, the failures of the
  * store: clients and tests need one order (docs/api.md). Before the token is accepted, responses reveal nothing
- * about paths, and no body is read. The listener can be mounted in any `node:http` server, which then responds
- * to what its HTTP parser refuses (in ours, http/connections does).
+ * about paths, and no body is read.
  */
 
 import type { IncomingMessage, RequestListener } from "node:http";
@@ -69,17 +68,11 @@ export function createRequestListener(options: ListenerOptions): RequestListener
 
 /** The operations of a path, by their methods. */
 type Operations = ReadonlyMap<string, NonNullable<RequestMessage["operation"]>>;
+const [CREATE, LIST, GET] = ["createPlant", "listPlants", "getPlant"] as const;
 /** @internal */
-export const PLANTS: Operations = new Map([
-  ["GET", "listPlants"],
-  ["HEAD", "listPlants"],
-  ["POST", "createPlant"],
-]);
+export const PLANTS: Operations = new Map(Object.entries({ GET: LIST, HEAD: LIST, POST: CREATE }));
 /** @internal */
-export const PLANT: Operations = new Map([
-  ["GET", "getPlant"],
-  ["HEAD", "getPlant"],
-]);
+export const PLANT: Operations = new Map(Object.entries({ GET, HEAD: GET }));
 
 /** @internal */
 export class Listener {
@@ -106,20 +99,18 @@ export class Listener {
     this.trusted = options.trustedProxies;
   }
 
-  /** Responds with an error of the framing, and closes. */
-  refuse(exchange: Exchange, error: unknown): void {
-    this.#receive(exchange);
-    exchange.closeAfter();
-    exchange.fail(error);
-  }
-
-  /** Carries a request out. Never throws. */
-  handle(exchange: Exchange): void {
-    if (exchange.res.headersSent) return; // by other code of the server around this listener
-    const { req } = exchange;
+  /** Carries a request out, or responds with the error of its framing and closes. Never throws. */
+  handle(exchange: Exchange, framingError?: PlantStoreError): void {
+    const { req, res } = exchange;
+    if (res.headersSent) return; // by other code of the server around this listener
+    const { upgrade, connection = "", "access-control-request-method": asked } = req.headers;
+    const isLast =
+      framingError !== undefined || (upgrade !== undefined && UPGRADE.test(connection));
+    if (isLast) exchange.closeAfter();
     try {
-      const mayBePreflight = this.#receive(exchange) && req.method === "OPTIONS";
-      if (mayBePreflight && req.headers["access-control-request-method"] !== undefined) {
+      const isAllowed = this.#origins.size > 0 && this.#allowOrigin(exchange);
+      if (framingError !== undefined) throw framingError;
+      if (isAllowed && req.method === "OPTIONS" && asked !== undefined) {
         exchange.respond(preflightReply(req));
         return;
       }
@@ -135,14 +126,9 @@ export class Listener {
     }
   }
 
-  /** What every response depends on. @returns whether pages of the request's origin may use the service. */
-  #receive(exchange: Exchange): boolean {
-    const { req, res } = exchange;
-    const { upgrade, connection = "", origin = "" } = req.headers;
-    // Node's parser loses what follows an offer of another protocol, which Java's client makes by default.
-    if (upgrade !== undefined && /upgrade/i.test(connection)) exchange.closeAfter();
-    if (this.#origins.size === 0) return false;
-    const allowed = this.#origins.has(ANY_ORIGIN) ? ANY_ORIGIN : origin;
+  /** @returns whether pages of the request's origin may use the service. */
+  #allowOrigin({ req, res }: Exchange): boolean {
+    const allowed = this.#origins.has(ANY_ORIGIN) ? ANY_ORIGIN : (req.headers.origin ?? "");
     if (!this.#origins.has(allowed)) return false;
     res.setHeader("Access-Control-Allow-Origin", allowed);
     res.setHeader("Access-Control-Expose-Headers", EXPOSED);
@@ -161,7 +147,7 @@ export class Listener {
     if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
       throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
     }
-    if (exchange.operation === "createPlant") {
+    if (exchange.operation === CREATE) {
       create(exchange, this.#plants, this.#bodyBytesMax);
       return;
     }
@@ -203,7 +189,7 @@ export class Listener {
       const message = `method: expected one of ${methods}, got ${method}`;
       throw new PlantStoreError("method_not_allowed", message);
     }
-    const scope = exchange.operation === "createPlant" ? "write" : "read";
+    const scope = exchange.operation === CREATE ? "write" : "read";
     if (scopes.includes(scope)) return id;
     const challenge = `Bearer realm="plant-store", error="insufficient_scope", scope="${scope}"`;
     res.setHeader("WWW-Authenticate", challenge);
@@ -219,6 +205,8 @@ function assertPort(name: string, port: object, method: string): void {
   throw new TypeError(`${name}: expected an object with ${method}(), got ${got}`);
 }
 
+/** Node's parser loses what follows an offer of another protocol, which Java's client makes by default. */
+const UPGRADE = /upgrade/i;
 /** Headers that a page may read, in addition to those of the Fetch standard. */
 const EXPOSED = "Link, Retry-After, WWW-Authenticate, X-Request-Id";
 /** Names of headers that a page asks for (RFC 9110 section 5.6.2); a longer list is that of no page. */

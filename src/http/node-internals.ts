@@ -1,7 +1,6 @@
 /**
  * Undocumented members of Node that the server uses for safety: its HTTP parser hands over each request by
- * calling `onIncoming`, and each piece of a body by calling `push`. Where that is not so, these functions have
- * no effect.
+ * calling `onIncoming`, and each piece of a body by calling `push`. Elsewhere these functions have no effect.
  */
 
 import type { IncomingMessage } from "node:http";
@@ -9,16 +8,14 @@ import type { IncomingMessage } from "node:http";
 /** Makes Node's parser drop the rest of a packet, which may hold two thousand requests. */
 const SKIP_PACKET = 2;
 
-interface Parser {
-  onIncoming: (req: IncomingMessage & { upgrade: boolean }) => number;
-}
+type OnIncoming = (req: IncomingMessage & { upgrade: boolean }) => number;
 
 /**
  * Makes Node hand over no further request of this connection. It keeps some KiB of each until the connection
  * closes, so one client without a token could fill the memory, and keep the processor busy.
  */
 export function ignoreFollowing(req: IncomingMessage): void {
-  const { parser } = (req.socket ?? {}) as { parser?: Parser | null };
+  const { parser } = (req.socket ?? {}) as { parser?: { onIncoming: OnIncoming } | null };
   if (!parser) return;
   parser.onIncoming = (next) => {
     next.upgrade = false; // else Node hands the connection over

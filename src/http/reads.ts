@@ -121,10 +121,9 @@ async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
     res.end();
   } catch (error) {
     if (!res.headersSent) throw error;
-    // The operator has revoked the token.
-    const isExpected = error instanceof PlantStoreError && error.code === "invalid_token";
-    if (!exchange.isOver && !isExpected)
-      publishWarning("Cannot continue a stream of plants", error, requestId);
+    const isRevoked = error instanceof PlantStoreError && error.code === "invalid_token";
+    const text = "Cannot continue a stream of plants";
+    if (!exchange.isOver && !isRevoked) publishWarning(text, error, requestId);
     exchange.publish(200, undefined, true);
     res.destroy();
   }

@@ -70,7 +70,7 @@ export class PlantServer {
     const { connectionsMax = defaultConnectionsMax(tls !== undefined) } = options;
     const { keepAliveTimeoutMs = NUMBER_OPTIONS.keepAliveTimeoutMs.default } = options;
     const { requestTimeoutMs = NUMBER_OPTIONS.requestTimeoutMs.default } = options;
-    const headersTimeout = Math.min(HEADER_MS_MAX, requestTimeoutMs);
+    const headersTimeout = Math.min(10_000, requestTimeoutMs);
     const timeouts = { headersTimeout, requestTimeout: requestTimeoutMs };
     const settings = { ...SETTINGS, ...timeouts, handshakeTimeout: headersTimeout };
     const server = tls
@@ -120,10 +120,8 @@ export class PlantServer {
     await sleep(graceMs); // what was sent by now is read
     const closed = new Promise((resolve) => this.#server.close(resolve));
     this.#connections.close(false);
-    const closing = setInterval(() => this.#connections.close(false), DRAIN_GRACE_MS);
     const cutting = setTimeout(() => this.#connections.close(true), drainTimeoutMs - graceMs);
     await closed;
-    clearInterval(closing);
     clearTimeout(cutting);
     await turn(); // requests that were cut are published
   }
@@ -135,8 +133,6 @@ const DRAIN_GRACE_MS = 100;
  * With Node's own 511, the rest of a thousand that arrive at once wait a second for their next try.
  */
 const BACKLOG = 4096;
-
-const HEADER_MS_MAX = 10_000;
 
 const SETTINGS: https.ServerOptions = {
   maxHeaderSize: 16 * 1024, // request line and headers together

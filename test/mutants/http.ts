@@ -30,8 +30,8 @@ any peer may name its client: http/request-message
 + while (client !== undefined) {
 http/exchange.ts
 a 503 does not say when to retry: contract/contract
-- status === 503 ? RETRY :
-+ status === 1 ? RETRY :
+- status === 503 ? ["Retry-After", "1"] :
++ status === 1 ? ["Retry-After", "1"] :
 a response says why the server failed: contract/contract
 - { code: "internal", message: INTERNAL };
 + { code: "internal", message: String(cause) };
@@ -82,7 +82,7 @@ http/connections.ts
 requests behind a refused one are carried out: contract/contract
 -     else if (exchange.res.headersSent) connection.refusedAt = socket.bytesRead;
 a stop waits for a client that sends nothing more: http/drain.slow
--       if (this.#isDraining && isStalled) this.#refuse(socket, STALLED);
+-       if (this.#isDraining && isStalled) this.#refuse(socket, Object.assign(new Error(), { code }));
 a client may change its TLS keys for ever: http/connection
 -     if (++connection.keyUpdates >= KEY_UPDATES_MAX) socket.destroy();
 strangers take the connections of others: http/connections-max
