@@ -5,7 +5,6 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";
-import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -33,31 +32,15 @@ export interface Cleanup {
   after(end: () => unknown): void;
 }
 
-/** What the tests use of a client of the driver. */
-export interface Client {
-  readonly connection: { readonly stream: Socket };
-  connect(): Promise<unknown>;
-  // biome-ignore lint/suspicious/noExplicitAny: rows of any shape
-  query(statement: unknown): Promise<any>;
-  on(event: string, listener: (value: never) => void): unknown;
-  emit(event: string, value: object): unknown;
-  end(): Promise<void>;
-}
+// biome-ignore lint/suspicious/noExplicitAny: the compiler needs no driver
+export type Untyped = any;
 
-export interface Driver {
-  readonly Client: new (config: object) => Client;
-  readonly defaults: Record<string, unknown>;
-  readonly types: {
-    getTypeParser(oid: number): (text: string) => unknown;
-    setTypeParser(oid: number, parser: (text: string) => unknown): void;
-  };
-}
-
-/** The driver; the compiler needs none. */
-export async function loadDriver(): Promise<Driver> {
+export async function loadDriver(): Promise<Untyped> {
   const name: string = "pg";
   return (await import(name)).default;
 }
+
+const run = promisify(execFile);
 
 /** Runs statements in a session of their own; returns the rows of the last one. */
 export async function runSql(login: object, text: string): Promise<string[][]> {
@@ -88,28 +71,36 @@ export class Cluster {
   /** Starts a new, empty server. @param access lines of `pg_hba.conf`; by default this machine is trusted. */
   static async start(cleanup: Cleanup, access?: readonly string[]): Promise<Cluster> {
     const cluster = await Cluster.#make(cleanup);
-    const { data } = cluster;
-    await cluster.#run(`initdb -U postgres -A trust -E UTF8 --locale=C --no-sync -D ${data}`);
-    if (access !== undefined) {
-      const lines = ["local all postgres trust", ...access, ""];
-      fs.writeFileSync(join(data, "pg_hba.conf"), lines.join("\n"));
+    const flags = `-U postgres -A trust -E UTF8 --locale=C --no-sync -D ${cluster.data}`;
+    const options = { ...USER, cwd: cluster.folder };
+    await run(join(PROGRAMS ?? "", "initdb"), flags.split(" "), options);
+    const lines = ["local all postgres trust", ...(access ?? []), ""];
+    if (access) fs.writeFileSync(join(cluster.data, "pg_hba.conf"), lines.join("\n"));
+    await cluster.start();
+    return cluster;
+  }
+
+  /** Starts a copy of a server, which accepts writes, too, unless it is the standby of this name. */
+  static async clone(cleanup: Cleanup, original: Cluster, standby?: string): Promise<Cluster> {
+    const cluster = await Cluster.#make(cleanup);
+    await original.stop();
+    await run("cp", ["-a", `${original.data}/.`, cluster.data]);
+    await original.start();
+    if (standby !== undefined) {
+      const { folder, port } = original;
+      cluster.configure(
+        "primary_conninfo",
+        `host=${folder} port=${port} user=postgres application_name=${standby}`,
+      );
+      fs.writeFileSync(join(cluster.data, "standby.signal"), "");
     }
     await cluster.start();
     return cluster;
   }
 
-  /** Starts a streaming standby of a primary; `name` is its name in `synchronous_standby_names`. */
-  static follow(cleanup: Cleanup, primary: Cluster, name: string): Promise<Cluster> {
-    return Cluster.clone(cleanup, primary, `-R -d application_name=${name}`);
-  }
-
-  /** Starts a copy of a server, which accepts writes, too. */
-  static async clone(cleanup: Cleanup, { folder, port }: Cluster, flags = ""): Promise<Cluster> {
-    const cluster = await Cluster.#make(cleanup);
-    const source = `-h ${folder} -p ${port} -U postgres -X stream -c fast --no-sync`;
-    await cluster.#run(`pg_basebackup ${source} -D ${cluster.data} ${flags}`);
-    await cluster.start();
-    return cluster;
+  /** Changes a setting of a server that does not run. */
+  configure(name: string, value: string): void {
+    fs.appendFileSync(join(this.data, "postgresql.auto.conf"), `${name} = '${value}'\n`);
   }
 
   static async #make(cleanup: Cleanup): Promise<Cluster> {
@@ -237,12 +228,6 @@ export class Cluster {
     const roles = await this.sql("SELECT 1 FROM pg_roles WHERE rolname = 'plant_store'");
     if (roles.length === 0) await this.sql("CREATE ROLE plant_store LOGIN PASSWORD 'secret'");
     await this.sql(printSchema(), database);
-  }
-
-  async #run(command: string): Promise<void> {
-    const [program = "", ...args] = command.trim().split(/ +/);
-    const options = { ...USER, cwd: this.folder };
-    await promisify(execFile)(join(PROGRAMS ?? "", program), args, options);
   }
 }
 

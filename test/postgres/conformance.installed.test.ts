@@ -7,7 +7,14 @@ import type { PostgresPlants } from "../../src/postgres/index.ts";
 import { CREATE } from "../../src/postgres/schema.ts";
 import { collectWarnings, until } from "../support/watch.ts";
 import { loadDriver, runSql } from "./cluster.ts";
-import { listPlants, OPTIONS, openStore, SharedCluster, succeeds, wrapDriver } from "./stores.ts";
+import {
+  listPlants,
+  OPTIONS,
+  openStore,
+  SharedCluster,
+  sabotageDriver,
+  succeeds,
+} from "./stores.ts";
 
 const cluster = new SharedCluster();
 
@@ -145,12 +152,14 @@ for (const [what, routine, times] of [
 ] as const) {
   test(`a create ${what} is sent ${times} times, and was created once`, OPTIONS, async (t) => {
     let sent = 0;
-    const pg = await wrapDriver(async (client, { text }, send) => {
-      const result = await send();
-      if (text !== CREATE || ++sent > 1) return result;
-      if (routine === undefined) throw new Error("closed");
-      client.emit("notice", { code: "01000", routine, message: "a notice" });
-      return result;
+    const pg = await sabotageDriver({
+      async send(client, sql, send) {
+        const result = await send();
+        if (sql !== CREATE || ++sent > 1) return result;
+        if (routine === undefined) throw new Error("closed");
+        client.emit("notice", { code: "01000", routine, message: "a notice" });
+        return result;
+      },
     });
     const { plants } = await cluster.openStore(t, { pg });
     assert.deepEqual([await createMany(plants, 1, 1), sent], [["created"], times]);
@@ -178,13 +187,14 @@ test(
   },
 );
 
-test("the role of the servers can neither change plants nor create tokens", OPTIONS, async () => {
-  const { url: connectionString } = await cluster.createStore();
+test("the role of the servers can neither change plants nor create tokens", OPTIONS, async (t) => {
+  const { url: connectionString, tokenTable } = await cluster.openStore(t);
   for (const statement of [
-    "UPDATE plant_store.plants SET name = 'Moss'",
+    "UPDATE plant_store.plants SET name = ''",
     "DELETE FROM plant_store.plants",
-    "INSERT INTO plant_store.tokens VALUES ('hash', 'app', 'write', 1)",
   ]) {
     await assert.rejects(runSql({ connectionString }, statement), { code: "42501" });
   }
+  const message = /permission denied.*; log in as the owner of the tables$/;
+  await assert.rejects(tokenTable.create({ name: "app" }), { code: "io_error", message });
 });

@@ -2,15 +2,20 @@
  * Faults of a primary and its synchronous standby, under the load of two stores, and the plants that each
  * fault loses. Most have a control: the same fault without one safeguard, which must lose plants.
  */
-import { appendFileSync } from "node:fs";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SESSION } from "../../src/postgres/connection.ts";
 import type { PostgresOptions } from "../../src/postgres/index.ts";
 import { CHECK_SERVER, STANDBYS } from "../../src/postgres/schema.ts";
-import type { Cleanup, Driver } from "./cluster.ts";
+import type { Cleanup } from "./cluster.ts";
 import { Load } from "./load.ts";
-import { listPlants, loadDriver, openStore, type Pair, startPair } from "./stores.ts";
+import {
+  listPlants,
+  openStore,
+  type Pair,
+  type Sabotage,
+  sabotageDriver,
+  startPair,
+} from "./stores.ts";
 
 export interface Fault {
   /** What happens, by `STEPS`; afterwards one host accepts writes. A number: so many more creates succeed. */
@@ -24,16 +29,7 @@ export interface Fault {
   /** Options of the first stores. */
   readonly options?: Partial<PostgresOptions>;
   /** A safeguard that the control has not. */
-  readonly without?: { readonly what: string } & Sabotage;
-}
-
-export interface Sabotage {
-  readonly standbys?: string;
-  /** Changes the statements that the driver receives. */
-  readonly rewrite?: (sql: string) => string;
-  readonly ignoreNotices?: boolean;
-  /** Logs in without the settings of the session. */
-  readonly plainLogin?: boolean;
+  readonly without?: { readonly what: string; readonly standbys?: string } & Sabotage;
 }
 
 const CANCEL =
@@ -62,8 +58,7 @@ const STEPS: Readonly<Record<string, (trial: Trial, ...words: string[]) => unkno
   terminate: ({ primary }) => primary.endSessions(),
   see: ({ primary }) => primary.sql("GRANT pg_read_all_stats TO plant_store"),
   pause: ({ primary }) => primary.pauseCheckpointer(),
-  forget: ({ primary }) =>
-    appendFileSync(join(primary.data, "postgresql.auto.conf"), "synchronous_standby_names = ''\n"),
+  forget: ({ primary }) => primary.configure("synchronous_standby_names", ""),
   list: ({ primary }, names) => primary.setStandbys(names),
   reopen: (trial, count) => trial.reopen(Number(count)),
   all: ({ load }) => load.all(), // else one create could meet every restart, and its deadline
@@ -190,11 +185,15 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
 export async function tryFault(
   cleanup: Cleanup,
   { before = "wait 0", steps, options = {} }: Fault,
-  { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = 10_000 } = {},
+  {
+    clients = 48,
+    sabotage = {} as Sabotage & { standbys?: string },
+    databaseDeadlineMs = 10_000,
+  } = {},
 ) {
   const pair = await startPair(cleanup, sabotage);
   const { url } = pair;
-  const pg = sabotageDriver(await loadDriver(), sabotage);
+  const pg = await sabotageDriver(sabotage);
   const open = async (more: Partial<PostgresOptions> = {}) =>
     (await openStore(cleanup, { pg, url, databaseDeadlineMs, ...more })).plants;
   const load = new Load();
@@ -207,21 +206,4 @@ export async function tryFault(
   const firstMs = Math.round(await act(trial, steps));
   const list = async () => listPlants((await openStore(cleanup, { url })).plants);
   return { ...(await load.stop(list)), firstMs };
-}
-
-export function sabotageDriver(pg: Driver, sabotage: Sabotage): Driver {
-  class Client extends pg.Client {
-    constructor(config: object) {
-      super(sabotage.plainLogin ? { ...config, options: undefined } : config);
-    }
-    override on(event: string, listener: (value: never) => void): unknown {
-      return sabotage.ignoreNotices && event === "notice" ? this : super.on(event, listener);
-    }
-    // biome-ignore lint/suspicious/noExplicitAny: as the driver's
-    override query(statement: { readonly text: string }): Promise<any> {
-      const { rewrite = (sql: string) => sql } = sabotage;
-      return super.query({ ...statement, text: rewrite(statement.text) });
-    }
-  }
-  return { ...pg, Client, types: pg.types };
 }

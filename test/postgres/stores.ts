@@ -11,7 +11,7 @@ import {
 } from "../../src/postgres/index.ts";
 import { linesOf } from "../support/plants.ts";
 import { TIMEOUT } from "../support/watch.ts";
-import { type Cleanup, type Client, Cluster, loadDriver, NEEDS_POSTGRES } from "./cluster.ts";
+import { type Cleanup, Cluster, loadDriver, NEEDS_POSTGRES, type Untyped } from "./cluster.ts";
 
 /** Of a test that needs the server. */
 export const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
@@ -61,16 +61,32 @@ export async function openStore(
   return store;
 }
 
-/** The driver, with another way to send a statement. */
-export async function wrapDriver(
-  query: (client: Client, statement: { text: string }, send: () => Promise<unknown>) => unknown,
-): Promise<PgModule> {
-  class WrappedClient extends (await loadDriver()).Client {
-    override async query(statement: { readonly text: string }) {
-      return query(this, statement, () => super.query(statement));
+/** What a driver does not do, or does in another way. */
+export interface Sabotage {
+  /** Changes a statement. */
+  readonly rewrite?: (sql: string) => string;
+  /** Sends a statement. */
+  readonly send?: (client: Untyped, sql: string, send: () => Promise<unknown>) => unknown;
+  readonly ignoreNotices?: boolean;
+  /** Logs in without the settings of the session. */
+  readonly plainLogin?: boolean;
+}
+
+export async function sabotageDriver(sabotage: Sabotage): Promise<PgModule> {
+  const { rewrite = (sql) => sql, send = (_client, _sql, now) => now(), ignoreNotices } = sabotage;
+  class Sabotaged extends (await loadDriver()).Client {
+    constructor(config: object) {
+      super(sabotage.plainLogin ? { ...config, options: undefined } : config);
+    }
+    on(event: string, listener: (value: never) => void): unknown {
+      return ignoreNotices && event === "notice" ? this : super.on(event, listener);
+    }
+    async query(statement: { readonly text: string }) {
+      const text = rewrite(statement.text);
+      return send(this, text, () => super.query({ ...statement, text }));
     }
   }
-  return { Client: WrappedClient };
+  return { Client: Sabotaged };
 }
 
 export function succeeds(work: Promise<unknown>): Promise<boolean> {
@@ -97,7 +113,7 @@ export interface Pair {
 export async function startPair(cleanup: Cleanup, { standbys = "standby" } = {}): Promise<Pair> {
   const primary = await Cluster.start(cleanup);
   await primary.createStore("garden");
-  const standby = await Cluster.follow(cleanup, primary, "standby");
+  const standby = await Cluster.clone(cleanup, primary, "standby");
   await primary.streamTo(standbys);
   const hosts = `127.0.0.1:${primary.port},127.0.0.1:${standby.port}`;
   return { primary, standby, url: `postgresql://plant_store@${hosts}/garden` };

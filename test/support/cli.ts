@@ -74,7 +74,7 @@ export async function startServer(
   };
 }
 
-export function spawnCli(args: readonly string[], options: CliOptions): ChildProcess {
+function spawnCli(args: readonly string[], options: CliOptions): ChildProcess {
   const { env = {}, cwd, program: executable, wrapper = [] } = options;
   const started = executable === undefined ? [process.execPath, PROGRAM] : [executable];
   const [program = "", ...rest] = [...wrapper, ...started, ...args];
