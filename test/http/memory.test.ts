@@ -1,10 +1,7 @@
-/**
- * What requests hold in memory until they are responded: how it is given back, and refused with 50301.
- */
+/** What requests hold in memory until the system has their responses: how it is given back, and refused with 50301. */
 import assert from "node:assert/strict";
-import { connect } from "node:net";
 import { test } from "node:test";
-import { createRequestListener, createToken } from "../../src/index.ts";
+import { createRequestListener } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
   assertError,
@@ -16,8 +13,7 @@ import {
 } from "../support/contract.ts";
 import { NO_READS } from "../support/plants.ts";
 import { serve } from "../support/serve.ts";
-import { postPlant, startService } from "../support/service.ts";
-import { until } from "../support/watch.ts";
+import { startService } from "../support/service.ts";
 
 /** A plant in exactly this many bytes. */
 function plantOf(bytes: number): string {
@@ -34,24 +30,6 @@ test("creates that together pass pendingBytesMax get 50301 until there is room",
   assertError(await service.post(body), 50301);
   assertPlant(await finish(), { name: "held" });
   assertPlant(await service.post(body), { name: "x" });
-});
-
-test("the response to a create holds memory until the client reads it or leaves", async (t) => {
-  const MIB = KIB * KIB;
-  const service = await startService(t, { bodyBytesMax: 4 * MIB, pendingBytesMax: 32 * MIB });
-  const other = await createToken(service.folder, { name: "other" });
-  await service.tokens.refresh();
-  // A response that is longer than the buffers of both sockets.
-  const long = (id: number) => `{"id":${id},"name":"${"n".repeat(4 * MIB - 100)}"}`;
-  const socket = connect(service.port, "127.0.0.1").pause();
-  t.after(() => socket.destroy());
-  socket.write(encodeRequest(service, { body: long(1) }));
-  await until("the plant is stored", async () => (await service.store.get(1n)) !== undefined);
-  assertError(await service.post(long(2)), 50301);
-  assert.equal(await service.store.get(2n), undefined);
-  assertPlant(await postPlant(service.url, other, '{"id":3,"name":"y"}'), { name: "y" });
-  socket.destroy();
-  await until("the memory has returned", async () => (await service.post(long(2))).status === 200);
 });
 
 test("at most one long body is parsed in a turn of the event loop", async (t) => {
