@@ -94,17 +94,6 @@ test("a store that throws, or a token check that returns true, gets 500, and the
   }
 });
 
-test("listeners in one server share nothing", async (t) => {
-  const listenerOf = (basePath: string) =>
-    createRequestListener({ ...createTestStore(), tokens: member, basePath });
-  const [front, back] = [listenerOf("/front"), listenerOf("/back")];
-  const { url } = await serve(t, (req, res) => {
-    (req.url?.startsWith("/front/") ? front : back)(req, res);
-  });
-  assert.equal((await post(`${url}/front/plants`, "x", '{"id":1,"name":"f"}')).status, 200);
-  assert.equal((await post(`${url}/back/plants`, "x", '{"id":1,"name":"b"}')).status, 200);
-});
-
 test("a listener without a store or a token check is refused, with what is missing", () => {
   for (const [options, message] of [
     [undefined, /^plants: .*create/],

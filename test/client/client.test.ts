@@ -1,13 +1,9 @@
 /** The client: what it sends, what it returns, and what it needs of the program around it. */
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { type TestContext, test } from "node:test";
 import { buildSync } from "esbuild";
-import {
-  encodeNewPlant,
-  type NewPlant,
-  PlantClient,
-  type PlantStoreError,
-} from "../../src/client.ts";
+import { encodeNewPlant, type NewPlant, PlantClient } from "../../src/client.ts";
 import { ROOT } from "../support/package.ts";
 import { serve } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
@@ -53,7 +49,7 @@ test("a refusal rejects with its code, its number and the id of the request", as
     [() => clientOf("/garden/", service.token).get(7n), "not_found", 40401],
     [() => client.list({ after: 1n }).next(), "unknown_cursor", 40008],
   ] as const) {
-    await assert.rejects(call(), (error: PlantStoreError) => {
+    await assert.rejects(call(), (error: { requestId?: string }) => {
       return isError(code, number)(error) && /^[\w-]{8,}$/.test(error.requestId ?? "");
     });
   }
@@ -73,39 +69,28 @@ test("a response of another program is refused, and shown with its beginning and
   await assert.rejects(client.get(9007199254740992n), isError("unexpected_answer"));
 });
 
-/** A client of pages of two plants, each passed through `pass`, and the queries that it sent. */
-async function startPages(t: TestContext, plants: readonly NewPlant[], pass = Buffer.from) {
-  const queries: string[] = [];
+test("a list is read in pages until one is empty; a page that was cut anywhere is read again", async (t) => {
+  t.mock.method(Math, "random", () => 0);
+  const plants = [1n, 2n, 3n, 4n, 5n].map((id) => ({ id, name: `[🌱],{"id":${id}]}` }));
+  const queries = new Set<string>();
+  let bytes = 0;
   const { url } = await serve(t, (req, res) => {
     const { searchParams } = new URL(req.url ?? "", "http://plants.example");
-    queries.push(`${searchParams}`);
+    queries.add(`${searchParams}`);
     const start = plants.findIndex(({ id }) => String(id) === searchParams.get("after")) + 1;
-    res.end(pass(`[${plants.slice(start, start + 2).map(encodeNewPlant)}]`));
+    const page = `[${plants.slice(start, start + 2).map(encodeNewPlant)}]`;
+    res.end(Buffer.from(page).subarray(0, bytes++));
   });
-  return { client: new PlantClient(url, { token: "t" }), queries };
-}
-
-test("a list is read in pages, until one is empty, however short they are, or it is aborted", async (t) => {
-  const plants = [1n, 2n, 3n, 4n, 5n].map((id) => ({ id, name: "Fern" }));
-  const { client, queries } = await startPages(t, plants);
+  const client = new PlantClient(url, { token: "t" });
   assert.deepEqual(await collect(client.list()), plants);
+  assert.ok(bytes > 70, "each shorter page was refused");
   const cursors = ["", "&after=2", "&after=4", "&after=5"].map((cursor) => `limit=1000${cursor}`);
-  assert.deepEqual(queries, cursors);
+  assert.deepEqual([...queries], cursors);
   const controller = new AbortController();
   const list = client.list({ signal: controller.signal });
   assert.deepEqual(await list.next(), { done: false, value: plants[0] });
   controller.abort();
   await assert.rejects(list.next(), isError("unavailable"), "between two plants of a page");
-});
-
-test("a page that was cut anywhere is read again, and never taken for a short one", async (t) => {
-  t.mock.method(Math, "random", () => 0);
-  const plants = [1n, 2n].map((id) => ({ id, name: `[🌱],{"id":${id}]}` }));
-  let bytes = 0;
-  const cut = (page: string) => Buffer.from(page).subarray(0, bytes++);
-  const { client } = await startPages(t, plants, cut as typeof Buffer.from);
-  assert.deepEqual(await collect(client.list()), plants);
-  assert.ok(bytes > 70, "each shorter page was refused");
 });
 
 test("at most 5 MiB of a response are read", async () => {
@@ -120,37 +105,26 @@ test("at most 5 MiB of a response are read", async () => {
 });
 
 test("signals may be of another realm, which fetch refuses, and responses without streams", async (t) => {
-  const listeners = new Set<() => void>();
-  const other = {
-    aborted: false,
-    addEventListener: (_: string, listener: () => void) => listeners.add(listener),
-    removeEventListener: (_: string, listener: () => void) => listeners.delete(listener),
-  };
-  const signal = other as unknown as AbortSignal;
+  const other = Object.assign(new EventTarget(), { aborted: false });
+  const signal = other as AbortSignal;
   const client = new PlantClient("http://plants.example", { token: "t" });
   const text = async () => JSON.stringify(STORED);
   const { mock } = t.mock.method(globalThis, "fetch", async (_: string, init: RequestInit) => {
     if (init.signal) throw new TypeError("RequestInit: Expected signal to be an AbortSignal");
     return { status: 200, headers: new Headers(), text };
   });
-  assert.deepEqual([await client.create(FERN, { signal }), listeners.size], [STORED, 0]);
+  assert.deepEqual(await client.create(FERN, { signal }), STORED);
+  assert.deepEqual(getEventListeners(other, "abort"), []);
   mock.mockImplementation(() => new Promise<Response>(() => {}));
   const hanging = client.create(FERN, { signal });
   other.aborted = true;
-  for (const listener of listeners) listener();
+  other.dispatchEvent(new Event("abort"));
   await assert.rejects(hanging, isError("outcome_unknown", undefined, "aborted"));
 });
 
 test("a wrong argument is refused before anything is sent", async () => {
   const make = (url: string, options = {}) => new PlantClient(url, { token: "t", ...options });
-  for (const url of [
-    "",
-    "plants.example",
-    "ftp://a",
-    "http://a/?b",
-    "http://me:x@a",
-    "http://[::1",
-  ]) {
+  for (const url of ["", "plants.example", "ftp://a", "http://a/?b", "http://me:x@a"]) {
     assert.throws(() => make(url), TypeError, url);
   }
   for (const token of [undefined, "", "two words", "line\n"]) {
