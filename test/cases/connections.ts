@@ -39,14 +39,14 @@ const IN_ONE_PACKET: readonly Case[] = [
   ...skipped(EMBEDDER.readsOn, [
     ...[
       packet("nothing after a token that is refused", [by("Bearer x"), LAST], [40102]),
-      packet("nothing after none", [{ ...NO_TOKEN, method: "GET" }, LAST], [40101]),
-      packet("after a good one", [create(X), NO_TOKEN, create(Y), LAST], [200, 40101], X),
+      packet("nothing after no token", [{ ...NO_TOKEN, method: "GET" }, LAST], [40101]),
+      packet("nor after a good one", [create(X), NO_TOKEN, create(Y), LAST], [200, 40101], X),
       packet("garbage after a refused token", [NO_TOKEN, create(Y), GARBAGE], [40101]),
     ].map((row) => ({ ...row, closes: "unannounced" as const })),
     packet("nothing after Connection: close", [create(X, CLOSE), create(Y)], [200], X),
     packet("garbage after Connection: close", [create(X, CLOSE), GARBAGE], [200], X),
     packet("CONNECT after Connection: close", [LAST, CONNECT], [200], Z),
-    packet("HTTP/1.0", [{ version: "HTTP/1.0", body: X }, create(Y)], [200], X),
+    packet("nothing after HTTP/1.0", [{ version: "HTTP/1.0", body: X }, create(Y)], [200], X),
   ]),
   ...skipped(EMBEDDER.parses, [
     packet("garbage after a create is refused", [create(X), GARBAGE, LAST], [200, 40001], X),
@@ -103,14 +103,14 @@ export const CONNECTIONS: readonly Case[] = [
       CLOSES,
     ),
   ),
-  bad("a refused offer of another protocol", 40501, { method: "PUT", headers: OFFER }, CLOSES),
+  bad("a refused offer closes", 40501, { method: "PUT", headers: OFFER }, CLOSES),
   good(
     "an Upgrade that Connection does not name keeps the connection open",
     create(X, { Connection: "keep-alive", Upgrade: "h2c" }),
     { headers: { connection: "keep-alive" } },
   ),
   ...[create(Y), HALF].map((late) =>
-    good("an offer of another protocol, and a later packet", [create(X, OFFER), late], CLOSES),
+    good("nothing later than an offer is carried out", [create(X, OFFER), late], CLOSES),
   ),
   ...skipped(EMBEDDER.parses, [
     ...HALVES.map(([what, send]) =>

@@ -133,7 +133,7 @@ export const CORS: readonly Case[] = [
     preflight(APP, "/plants", { "Access-Control-Request-Method": undefined }),
     READABLE,
   ),
-  bad("OPTIONS with a token", 40501, { method: "OPTIONS", headers: { Origin: APP } }, READABLE),
+  bad("OPTIONS is 40501", 40501, { method: "OPTIONS", headers: { Origin: APP } }, READABLE),
   bad("a preflight without CORS needs a token", 40101, preflight(APP), { headers: NO_MARKS }),
   {
     ...allowed("open", "*", preflight(APP)),

@@ -117,10 +117,10 @@ function limits(on: "plain" | "small", max: number): Case[] {
   return [
     good(`${max} bytes with a length are accepted`, create(exact), { on }),
     good(`${max} bytes in two chunks are accepted`, parts, { on }),
-    bad("a length beyond it is 41301", 41301, create(longer), { on, closes: max > 65536 }),
+    bad("a longer body is 41301", 41301, create(longer), { on, closes: max > 65536 }),
     bad(`${max + 1} bytes in a chunk are 41301`, 41301, { chunks: [longer] }, refused),
     bad("a byte too many in another chunk is 41301", 41301, { chunks: [exact, " "] }, refused),
-    bad("also before their end", 41301, { chunks: [longer] }, { ...refused, lacks: 5 }),
+    bad("it is before its end", 41301, { chunks: [longer] }, { ...refused, lacks: 5 }),
   ];
 }
 
@@ -147,7 +147,7 @@ export const FRAMING: readonly Case[] = [
     ...[undefined, ["localhost", "localhost"], ...BAD_HOSTS].map((host) =>
       closed(`a create with the Host ${host} is refused`, 40001, create(X, { Host: host })),
     ),
-    bad("a HEAD without a Host", 400, { method: "HEAD", headers: { Host: undefined } }, CLOSES),
+    bad("HEAD without a Host", 400, { method: "HEAD", headers: { Host: undefined } }, CLOSES),
   ]),
   ...GOOD_CHUNKS.map(([what, body]) =>
     good(`a chunked body may have ${what}`, create(body, { "Transfer-Encoding": "Chunked" })),
@@ -166,6 +166,6 @@ export const FRAMING: readonly Case[] = [
   ...limits("plain", 1_048_576),
   ...limits("small", 100),
   ...["1048577", "18446744073709551615"].map((length) =>
-    bad("refused before any of the body", 41301, create("", { "Content-Length": length }), CLOSES),
+    bad("a length is refused at once", 41301, create("", { "Content-Length": length }), CLOSES),
   ),
 ];

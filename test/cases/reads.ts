@@ -83,7 +83,7 @@ function walk(limit: number): Case[] {
 const LONG = plants(5, "x".repeat(600_000));
 
 export const READS: readonly Case[] = [
-  reads("an empty page", get("/plants"), "[]", { on: "empty", headers: UNLINKED }),
+  reads("an empty store has a page", get("/plants"), "[]", { on: "empty", headers: UNLINKED }),
   reads("an empty store has an empty stream", get("/plants", NDJSON), "", { on: "empty" }),
   ...STORED.map((line) => {
     const path = `/plants/${/-?\d+/.exec(line)?.[0]}`;
@@ -115,7 +115,7 @@ export const READS: readonly Case[] = [
     pageOf(STORED.slice(2, 3)),
     { headers: next(1, 0) },
   ),
-  reads("the page after the last", get(`/plants?after=${2n ** 63n - 1n}`), "[]", {
+  reads("the last page is empty", get(`/plants?after=${2n ** 63n - 1n}`), "[]", {
     headers: UNLINKED,
   }),
   reads(
@@ -207,7 +207,7 @@ export const READS: readonly Case[] = [
   ),
   ...["/plants/7", "/plants"].flatMap((target) =>
     [{ "Content-Length": "5" }, { "Transfer-Encoding": "chunked" }].map((headers) =>
-      bad(`${target} with a body`, 40001, get(target, headers), { on: "reads", closes: true }),
+      bad(`${target} has no body`, 40001, get(target, headers), { on: "reads", closes: true }),
     ),
   ),
 ];

@@ -62,7 +62,7 @@ const AUTH: readonly Case[] = [
   ...each("Authorization", 40102, ["Bearer <expired>", "Bearer <revoked>", UNKNOWN], {
     message: /^Authorization: expected a live token, got .* unknown, expired or revoked$/,
   }),
-  bad("also in another case", 40102, create(X, { AUTHORIZATION: "Bearer <write>" })),
+  bad("also if their names differ", 40102, create(X, { AUTHORIZATION: "Bearer <write>" })),
   good(
     "a token with both scopes creates and reads",
     [by("Bearer <both>"), get("/plants/<1>", { Authorization: "Bearer <both>" })],
@@ -143,11 +143,11 @@ const MEDIA: readonly Case[] = [
   ),
   ...skipped(EMBEDDER.expects, [
     ...BEFORE_100.map(([gets, ask]) => {
-      return bad("no 100", gets, { ...ask, headers: { ...EXPECT, ...ask.headers } }, CLOSES);
+      return bad("no 100 before", gets, { ...ask, headers: { ...EXPECT, ...ask.headers } }, CLOSES);
     }),
     ...each("Expect", 41701, ["200-ok", "100-continue, 200-ok", "x-100-continue"], CLOSES),
   ]),
-  good("HTTP/1.0 has no 100", { version: "HTTP/1.0", headers: EXPECTS, body: X }, CLOSES),
+  good("HTTP/1.0 gets no 100", { version: "HTTP/1.0", headers: EXPECTS, body: X }, CLOSES),
 ];
 
 const UNKNOWN_PATHS = list(`
@@ -179,7 +179,7 @@ const ROUTING: readonly Case[] = [
     const others = METHODS.filter((method) => ![...allowed, "CONNECT"].includes(method));
     const headers = { allow: allowed.join(", ") };
     return others.map((method) =>
-      bad(`${method} ${target}`, 40501, { method, target }, { headers }),
+      bad(`no ${method} ${target}`, 40501, { method, target }, { headers }),
     );
   }),
   ...Object.entries({ "/plants": 403, "/plants/7": 403, "/nowhere": 404 }).map(([target, gets]) =>
