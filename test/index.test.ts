@@ -15,7 +15,7 @@ import { createTestStore } from "../src/testing.ts";
 import { makeFolder } from "./support/folders.ts";
 import { runModule } from "./support/run.ts";
 import { serve } from "./support/serve.ts";
-import { errorNumber, send } from "./support/service.ts";
+import { errorNumber, postPlant } from "./support/service.ts";
 import { collectWarnings } from "./support/watch.ts";
 
 test("the library exports these names and no others", () => {
@@ -34,8 +34,7 @@ test("importing the library changes nothing in a process and keeps none alive", 
     const look = () => ({
       globals: Object.getOwnPropertyNames(globalThis),
       listeners: process.eventNames().map((name) => [String(name), process.listenerCount(name)]),
-      environment: process.env,
-      process: [process.title, process.umask(), process.cwd(), process.exitCode],
+      process: [process.env, process.title, process.umask(), process.cwd(), process.exitCode],
     });
     const timers = [];
     for (const name of ["setTimeout", "setInterval"]) {
@@ -51,10 +50,7 @@ test("importing the library changes nothing in a process and keeps none alive", 
   assert.deepEqual([stderr, stdout], ["", '{"changed":[],"timers":[]}']);
 });
 
-function post(url: string, token: string, body = '{"id":1,"name":"a"}') {
-  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
-  return send(url, { method: "POST", headers, body });
-}
+const BODY = '{"id":1,"name":"a"}';
 
 /** What a listener of an own store, whose creates may fail, responds to two creates; the second has a wrong token. */
 async function embed(t: TestContext, verify: (token: string) => unknown, create?: () => never) {
@@ -62,7 +58,7 @@ async function embed(t: TestContext, verify: (token: string) => unknown, create?
   const tokens = { verify } as TokenVerifier;
   const own = create === undefined ? plants : { ...plants, create };
   const { url } = await serve(t, createRequestListener({ plants: own, tokens }));
-  const responses = [await post(`${url}/plants`, "yes"), await post(`${url}/plants`, "no")];
+  const responses = [await postPlant(url, "yes", BODY), await postPlant(url, "no", BODY)];
   const stored = `${await plants.getLine(1n)}`;
   return { stored, errors: responses.map((each) => (each.status === 200 ? 0 : errorNumber(each))) };
 }
@@ -71,16 +67,13 @@ const MEMBER = { name: "member", scopes: ["write"] } as const;
 const member = { verify: () => MEMBER };
 const check = (token: string) => (token === "yes" ? MEMBER : undefined);
 
-for (const [says, verify] of [
-  ["at once", check],
-  ["later", async (token) => check(token)],
-  ["with null for no", (token) => check(token) ?? null],
-] as readonly [string, TokenVerifier["verify"]][]) {
-  test(`a store and a token check of your own, which returns ${says}, are used`, async (t) => {
-    const expected = { stored: '{"id":1,"name":"a"}', errors: [0, 40102] };
+test("a store and a token check of your own are used, which returns at once, later, or null for no", async (t) => {
+  const later = async (token: string) => check(token);
+  for (const verify of [check, later, (token: string) => check(token) ?? null]) {
+    const expected = { stored: BODY, errors: [0, 40102] };
     assert.deepEqual(await embed(t, verify), expected);
-  });
-}
+  }
+});
 
 test("a store that throws, or a token check that returns true, gets 500, and the reason is a warning", async (t) => {
   const warnings = collectWarnings(t);
@@ -111,7 +104,7 @@ test("a listener below a path that a framework cuts says how to mount it", async
     const cut = { originalUrl: req.url, url: req.url?.replace("/plants", "") || "/" };
     listener(Object.assign(req, cut), res); // like app.use("/plants", listener) of Express
   });
-  const answer = await post(`${url}/plants`, "x");
+  const answer = await postPlant(url, "x", BODY);
   assert.equal(errorNumber(answer), 40401);
   assert.match(answer.text, /app\.use\(listener\)/);
 });
@@ -122,7 +115,7 @@ test("a body of which other code has read a part or all gets 500, which names th
     const { url } = await serve(t, (req, res) => {
       req.once(event, () => listener(req, res)).resume();
     });
-    const answer = await post(`${url}/plants`, "x");
+    const answer = await postPlant(url, "x", BODY);
     assert.equal(errorNumber(answer), 50001);
     assert.match(answer.text, /before any body parser/); // for the developer who mounts it
   }
@@ -144,8 +137,8 @@ test("a store, its tokens and a server are closed at the end of their block", as
     await using plants = await PlantStore.open(folder);
     using tokens = await TokenRegistry.open(folder);
     await using server = await PlantServer.start({ plants, tokens, port: 0 });
-    url = `${server.url}/plants`;
-    assert.equal((await post(url, "x")).status, 401);
+    url = server.url;
+    assert.equal((await postPlant(url, "x", BODY)).status, 401);
   }
   await assert.rejects(fetch(url));
   const again = await PlantStore.open(folder); // no process holds it
