@@ -46,6 +46,7 @@ const run = promisify(execFile);
 export async function runSql(login: object, text: string): Promise<string[][]> {
   const types = { getTypeParser: () => String };
   const session = new (await loadDriver()).Client({ ...login, types });
+  session.binary = false; // whatever the default is
   session.on("error", () => {}); // its server may be killed
   await session.connect();
   try {

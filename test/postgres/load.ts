@@ -15,8 +15,6 @@ export class Load {
   readonly #counts = { wrong: 0, failed: 0, longestMs: 0 };
   readonly #codes = new Set<string>();
   #clients: Promise<void>[] = [];
-  /** Of each client, how many of its creates have succeeded. */
-  readonly #succeeded: number[] = [];
   #nextId = 1n;
   #isStopped = false;
 
@@ -29,13 +27,6 @@ export class Load {
   async more(count: number): Promise<void> {
     const wanted = this.#acknowledged.size + count;
     await until(`${count} more creates succeed`, () => this.#acknowledged.size >= wanted);
-  }
-
-  /** Resolves when the create that each client waits for has succeeded. */
-  async all(): Promise<void> {
-    const before = [...this.#succeeded];
-    const isDone = (count: number, at: number) => count > (before[at] ?? 0);
-    await until("every client succeeds", () => this.#succeeded.every(isDone));
   }
 
   /**
@@ -53,7 +44,7 @@ export class Load {
   }
 
   async #run(client: number): Promise<void> {
-    for (this.#succeeded[client] = 0; !this.#isStopped; this.#succeeded[client]++) {
+    while (!this.#isStopped) {
       const plant = { id: this.#nextId++, name: `plant of client ${client}` };
       if (await this.#create(plant, client)) this.#acknowledged.set(plant.id, plant.name);
     }
