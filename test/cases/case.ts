@@ -6,6 +6,7 @@
  * `<both>`, `<expired>` and `<revoked>` are tokens.
  */
 import { BlockList } from "node:net";
+import type { ListenerOptions } from "../../src/index.ts";
 import type { RequestParts } from "../support/contract.ts";
 
 /** What the rows run on. `failing` is a service whose store and token check fail by the id and the token. */
@@ -59,11 +60,9 @@ export interface Case {
   readonly skip?: Partial<Record<BackendName, string>>;
 }
 
-export interface ServerSetting {
-  readonly basePath?: string;
-  readonly bodyBytesMax?: number;
-  readonly corsOrigins?: readonly string[];
-  readonly trustedProxies?: BlockList;
+type Options = "basePath" | "bodyBytesMax" | "corsOrigins" | "trustedProxies";
+
+export interface ServerSetting extends Pick<ListenerOptions, Options> {
   /** Lines of the plants that are stored before. */
   readonly given?: readonly string[];
   readonly skip?: Partial<Record<BackendName, string>>;

@@ -34,15 +34,6 @@ test("an append that is written in parts is continued", async (t) => {
   assert.deepEqual([read(file.path), file.end], ["old\none\n", 8]);
 });
 
-test("an append never overwrites what another process appended, and is not reported as durable", async (t) => {
-  const one = await openLog(t, "old\n");
-  const other = await LogFile.open(one.path);
-  t.after(() => other.close());
-  await one.append(Buffer.from("one\n"));
-  await assert.rejects(other.append(Buffer.from("two\n")), { code: "locked" });
-  assert.equal(read(one.path), "old\none\ntwo\n");
-});
-
 const FAILURES: readonly [what: string, code: string, ...ends: End[]][] = [
   ["no room for anything", "write_failed", { code: "ENOSPC" }],
   ["a full quota", "write_failed", { code: "EDQUOT" }],
@@ -120,21 +111,6 @@ test("a length is checked exactly, or within bounds", async (t) => {
   assert.throws(() => file.assertUnchanged(6, 9), { code: "locked" });
   fs.unlinkSync(file.path);
   assert.throws(() => file.assertUnchanged(), { code: "locked" });
-});
-
-test("a read fills the buffer, with fewer bytes only at the end of the file", async (t) => {
-  const file = await openLog(t, "0123456789");
-  for (const [position, bytes, expected] of [
-    [0, 10, "0123456789"],
-    [3, 4, "3456"],
-    [8, 4, "89"],
-    [99, 4, ""],
-    [5, 0, ""],
-  ] as const) {
-    const buffer = Buffer.alloc(bytes);
-    const count = await file.read(buffer, position);
-    assert.equal(buffer.toString("latin1", 0, count), expected);
-  }
 });
 
 const write = (file: LogFile) => file.append(Buffer.from("new"));

@@ -7,7 +7,6 @@ import {
   type Block,
   LINE_FEED,
   type LineSource,
-  lineError,
   readBlocks,
   readExactly,
   readLine,
@@ -96,11 +95,4 @@ test("a file that became shorter is an io_error", async () => {
     for await (const _ of readBlocks(source, 0, 9));
   };
   await assert.rejects(reading(), { code: "io_error" });
-});
-
-test("the error of a line names path, line and byte", () => {
-  const { code, message } = lineError("/log", { line: 3, offset: 88 }, "no plant; repair it");
-  assert.equal(code, "corruption");
-  assert.match(message, /"\/log".*line 3, byte offset 88: no plant; repair it/);
-  assert.doesNotMatch(lineError("/log", { offset: 88 }, "x").message, /line/);
 });

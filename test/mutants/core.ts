@@ -120,7 +120,7 @@ store/plant-store.ts
 a copied checkpoint is not made durable: store/open
 - if (end.bytes === this.#checkpointBytes || failure
 + if (end.bytes === (this.#checkpointBytes ?? this.#log.end.bytes) || failure
-a conflict gets the response of a repeat: store/plant-store
+a conflict gets the response of a repeat: contract/contract
 -   if (isSamePlant(stored, repeated)) return "replayed";
 +   if (stored.id === repeated.id) return "replayed";
 a line that is read from the log may be another plant: store/plant-store

@@ -48,13 +48,6 @@ test("a created plant is one line, and is read as a plant and as a line, alone a
   assert.deepEqual(store.status(), status);
 });
 
-test("a repeated create writes nothing, and one with other content is a conflict", async (t) => {
-  const { folder, store } = await openWith(t, [FERN]);
-  assert.equal(await store.create({ ...FERN }), "replayed");
-  await assert.rejects(store.create({ ...FERN, tag: "" }), { code: "conflict" });
-  assert.equal(readLog(folder), FERN_LINE);
-});
-
 test("a plant whose record would be too long is refused", async (t) => {
   const { folder, store } = await openWith(t, []);
   const long = { id: 7n, name: "\0".repeat(2 ** 20) };
