@@ -154,16 +154,6 @@ test("a rival that takes the number first is asked (fake rival)", async (t) => {
   assert.deepEqual(fs.readdirSync(folder).sort(), ["lock.2", "rival"]);
 });
 
-test("a rival that removes our temporary name has won (fake rival)", async (t) => {
-  const folder = makeFolder(t);
-  const { linkSync } = fs;
-  t.mock.method(fs, "linkSync", (from: string, to: string) => {
-    fs.rmSync(from);
-    linkSync(from, to);
-  });
-  await assert.rejects(locks.acquire(folder, SECOND), { code: "locked" });
-});
-
 test("a file system on which a linked socket reaches nobody is refused (fake link)", async (t) => {
   const folder = makeFolder(t);
   await leaveDeadSocket(t, folder, "dead");
