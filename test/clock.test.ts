@@ -55,17 +55,3 @@ test(`tokens are created, followed and revoked`, LIMIT, async (t) => {
   assert.deepEqual(await names(), ["a", undefined, "c"]);
   await registry.refresh();
 });
-
-test(`a token expires when the test moves the wall clock`, LIMIT, async (t) => {
-  stopTime(t);
-  const folder = makeFolder(t);
-  const expiresAt = Date.now() + 3_600_000;
-  const token = await createToken(folder, { name: "a", expiresAt });
-  const registry = await TokenRegistry.open(folder);
-  t.after(() => registry.close());
-  t.mock.timers.setTime(expiresAt - 1);
-  await registry.refresh();
-  assert.equal((await registry.verify(token))?.name, "a");
-  t.mock.timers.setTime(expiresAt);
-  assert.equal(await registry.verify(token), undefined);
-});
