@@ -1,5 +1,5 @@
 /** What a client gets when the store or the token check fails. The backend `failing` fails by the id and the token. */
-import { type Case, create, get } from "./case.ts";
+import { type Ask, bad, type Case, create, get } from "./case.ts";
 import { ORDER } from "./requests.ts";
 
 /** Text that only the operator may see. */
@@ -24,33 +24,28 @@ export const THROWN: readonly [id: number, code: string, gets: number, message?:
 
 const READS = THROWN.filter(([, code]) => !["write_failed", "conflict"].includes(code));
 
+/** The ways to read, of a plant with this id or after it. */
+function readsOf(id: number): Ask[] {
+  const list = `/plants?after=${id}`;
+  return [get(`/plants/${id}`), get(list), get(list, { Accept: "application/x-ndjson" })];
+}
+
+/** A create by this token. */
+function by(token: string): Ask {
+  return create('{"id":1,"name":"x"}', { Authorization: `Bearer ${token}` });
+}
+
 export const FAILURES: readonly Case[] = [
-  ...THROWN.map(([id, code, gets]) => ({
-    says: `a create that fails with ${code} is ${gets}`,
-    send: create(`{"id":${id},"name":"x"}`),
-    gets,
-  })),
-  ...READS.flatMap(([id, code, gets]) =>
-    [
-      get(`/plants/${id}`),
-      get(`/plants?after=${id}`),
-      get(`/plants?after=${id}`, { Accept: "application/x-ndjson" }),
-    ].map((send) => ({
-      says: `a read that fails with ${code} is ${gets}: ${send.target}, ${send.headers?.Accept}`,
-      send,
-      gets,
-    })),
+  ...THROWN.map(([id, code, gets]) =>
+    bad(`a create that fails with ${code} is ${gets}`, gets, create(`{"id":${id},"name":"x"}`)),
   ),
-  ...["failing", "rejecting"].map((token) => ({
-    says: `a token check that is ${token} is 50001`,
-    send: create('{"id":1,"name":"x"}', { Authorization: `Bearer ${token}` }),
-    gets: 50001,
-  })),
-  {
-    says: "a token check that cannot read its tokens is 50306",
-    send: create('{"id":1,"name":"x"}', { Authorization: "Bearer unread" }),
-    gets: 50306,
-  },
+  ...READS.flatMap(([id, code, gets]) =>
+    readsOf(id).map((ask) => bad(`a read that fails with ${code} is ${gets}`, gets, ask)),
+  ),
+  ...["failing", "rejecting"].map((token) =>
+    bad(`a token check that is ${token} is 50001`, 50001, by(token)),
+  ),
+  bad("a token check that cannot read its tokens is 50306", 50306, by("unread")),
 ];
 
 /** A store that fails changes nothing in the order of the faults before it. */
