@@ -53,7 +53,7 @@ export abstract class LiveTokens implements TokenVerifier {
     this.#interval.unref();
   }
 
-  /** Resolves after a poll that begins from now on: if it succeeds, tokens created before the call are known. */
+  /** Never rejects. Resolves after a poll that begins from now on, which finds every token created before the call. */
   refresh(): Promise<void> {
     this.#next ??= this.#polling = this.#polling.then(() => {
       this.#next = undefined;
