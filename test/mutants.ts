@@ -10,8 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
-import { MUTANTS } from "./mutants/list.ts";
-import { breakSource, type Mutant } from "./mutants/mutants.ts";
+import { breakSource, MUTANTS, type Mutant } from "./mutants/mutants.ts";
 import type { WorldName } from "./simulation/plan.ts";
 import { ROOT, simulate } from "./simulation/runner.ts";
 

@@ -3,8 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ROOT } from "../simulation/runner.ts";
-import { MUTANTS } from "./list.ts";
-import { breakSource } from "./mutants.ts";
+import { breakSource, MUTANTS } from "./mutants.ts";
 
 test("each mutant has a name of its own, and changes one place of the source", () => {
   assert.equal(new Set(MUTANTS.map(({ name }) => name)).size, MUTANTS.length);

@@ -7,6 +7,11 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "../simulation/runner.ts";
+import { CORE } from "./core.ts";
+import { HTTP } from "./http.ts";
+import { POSTGRES } from "./postgres.ts";
+import { PROGRAM } from "./program.ts";
+import { SIMULATED } from "./simulated.ts";
 
 export interface Mutant {
   readonly name: string;
@@ -24,7 +29,7 @@ export interface Mutant {
  * Reads a list: a line with the file, and below it each mistake as `NAME: BY, BY`, the text that it takes out
  * after `- `, and what it puts there after `+ `, which may be left out.
  */
-export function parseMutants(text: string, way: Mutant["way"]): Mutant[] {
+function parseMutants(text: string, way: Mutant["way"]): Mutant[] {
   let file = "";
   const mutants: { -readonly [Member in keyof Mutant]: Mutant[Member] }[] = [];
   for (const line of text.split("\n").filter(Boolean)) {
@@ -37,6 +42,12 @@ export function parseMutants(text: string, way: Mutant["way"]): Mutant[] {
   }
   return mutants;
 }
+
+/** All mutants. */
+export const MUTANTS: readonly Mutant[] = [
+  ...parseMutants(CORE + HTTP + PROGRAM + POSTGRES, "tests"),
+  ...parseMutants(SIMULATED, "simulation"),
+];
 
 /** @returns the file with the mistake. @throws Error unless the text is found exactly once. */
 export function breakSource({ name, file, old, new: text }: Mutant, root = ROOT): string {
