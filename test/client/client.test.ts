@@ -1,7 +1,7 @@
 /** The client: what it sends, what it returns, and what it needs of the program around it. */
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { buildSync } from "esbuild";
 import { encodeNewPlant, type NewPlant, PlantClient } from "../../src/client.ts";
 import { ROOT } from "../support/package.ts";
@@ -10,15 +10,9 @@ import { startService } from "../support/service.ts";
 import { collect } from "../support/stores.ts";
 import { FERN, isError, respond, STORED, scripted } from "./scripted.ts";
 
-/** A client of a real service. */
-async function startClient(t: TestContext) {
-  const service = await startService(t);
-  const clientOf = (path: string, token: string) => new PlantClient(service.url + path, { token });
-  return { service, clientOf, client: clientOf("", service.token) };
-}
-
 test("what is created comes back exactly: ids, unusual text, absent and empty tags", async (t) => {
-  const { client, service } = await startClient(t);
+  const service = await startService(t);
+  const client = new PlantClient(service.url, service);
   const plants: NewPlant[] = [
     { id: 9223372036854775807n, name: "Ficus" },
     { id: -9223372036854775808n, name: "", tag: "" },
@@ -41,12 +35,17 @@ test("what is created comes back exactly: ids, unusual text, absent and empty ta
 });
 
 test("a refusal rejects with its code, its number and the id of the request", async (t) => {
-  const { client, service, clientOf } = await startClient(t);
+  const { url, token } = await startService(t);
+  const client = new PlantClient(url, { token });
+  const [other, lost] = [
+    new PlantClient(url, { token: "x" }),
+    new PlantClient(`${url}/a/`, { token }),
+  ];
   await client.create(FERN);
   for (const [call, code, number] of [
     [() => client.create({ id: 7n, name: "Ivy" }), "conflict", 40006],
-    [() => clientOf("", "wrong").create(FERN), "invalid_token", 40102],
-    [() => clientOf("/garden/", service.token).get(7n), "not_found", 40401],
+    [() => other.create(FERN), "invalid_token", 40102],
+    [() => lost.get(7n), "not_found", 40401],
     [() => client.list({ after: 1n }).next(), "unknown_cursor", 40008],
   ] as const) {
     await assert.rejects(call(), (error: { requestId?: string }) => {
