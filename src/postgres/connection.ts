@@ -152,6 +152,6 @@ export function withTimeout<T>(limitMs: number, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = () => reject(new DatabaseError(`The database did not respond in ${limitMs} ms`));
     const timer = clock.setTimeout(late, limitMs);
-    work.then(resolve, reject).finally(() => clock.clearTimeout(timer));
+    work.then(resolve, reject).then(() => clock.clearTimeout(timer));
   });
 }
