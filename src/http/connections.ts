@@ -167,15 +167,16 @@ export class Connections {
     if (last?.req.complete === false && !last.res.headersSent) {
       last.closeAfter();
       last.fail(error);
-    } else if (last?.isLast === true) {
+    } else if (last?.isLast === true || last?.req.complete === false) {
       if (error.code === "request_timeout") socket.destroy(); // its response could not be written
-    } else if (last?.req.complete === false) socket.destroy();
-    else {
+      last.closeAfter();
+      if (last.isOver) linger(socket);
+    } else {
       const req = new IncomingMessage(socket); // these bytes never became one
       const res = new ServerResponse(req);
       this.#listener.handle(this.#begin(connection, req, res), error);
       if (connection.unanswered === 1) res.assignSocket(socket);
-      else last?.res.once("close", () => res.assignSocket(socket));
+      else last?.res.once("close", () => socket.destroyed || res.assignSocket(socket));
     }
   }
 
@@ -185,10 +186,11 @@ export class Connections {
       const { unanswered, idleSince, last, sweptBytes } = connection;
       // Node itself times a connection before its first request.
       const sweeps = this.#sweeps - (idleSince ?? this.#sweeps);
-      if (unanswered === 0 && sweeps > this.#idleSweeps) socket.destroy();
+      const isQuiet = sweptBytes === socket.bytesRead;
+      if (unanswered === 0 && isQuiet && sweeps > this.#idleSweeps) socket.destroy();
       connection.sweptBytes = socket.bytesRead;
       // A stop does not wait for a body of which nothing came for a second.
-      const isStalled = last?.req.complete === false && sweptBytes === socket.bytesRead;
+      const isStalled = last?.req.complete === false && isQuiet;
       const code = "ERR_HTTP_REQUEST_TIMEOUT"; // as Node reports it
       if (this.#isDraining && isStalled) this.#refuse(socket, Object.assign(new Error(), { code }));
     }

@@ -16,8 +16,8 @@ const REQUEST_BYTES = 8 * 1024;
 const COPIES = 3;
 /** Parsing a longer body may take 40 ms a MiB. */
 const LONG_BYTES = 64 * 1024;
-/** No client sends a plant in so many pieces of fewer bytes, and each takes a microsecond. */
-const SHORT_PIECES = { max: 1024, bytes: 64 };
+/** No client sends a plant in so many chunks of fewer bytes; a packet may hold 11,000, each takes a microsecond. */
+const SHORT_CHUNKS = { max: 1024, bytes: 64 };
 const NOTHING: Buffer = Buffer.alloc(0);
 
 /** The end of the turn of the long body that came last. */
@@ -67,26 +67,26 @@ async function store(
 function readBody(exchange: Exchange, bytesMax: number): Promise<Buffer> {
   const { req } = exchange;
   const declared = Number(req.headers["content-length"] ?? 0);
-  if (declared > bytesMax) throw tooLarge(bytesMax);
+  if (declared > bytesMax) throw tooLarge(`${bytesMax} bytes`);
   const isDecoded = typeof req.readableEncoding === "string";
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
   exchange.hold(REQUEST_BYTES + COPIES * declared);
-  let [body, size, shortPieces, isRefused] = [NOTHING, 0, 0, false];
+  let [body, size, shortChunks, isRefused] = [NOTHING, 0, 0, false];
   return new Promise((resolve, reject) => {
     req.on("data", (piece: Buffer) => {
       if (isRefused) return;
       const end = size + piece.length;
-      if (piece.length < SHORT_PIECES.bytes) shortPieces++;
+      if (declared === 0 && piece.length < SHORT_CHUNKS.bytes) shortChunks++;
       try {
         if (!Buffer.isBuffer(piece)) throw touchedBody();
-        if (end > bytesMax || shortPieces > SHORT_PIECES.max) throw tooLarge(bytesMax);
+        if (end > bytesMax) throw tooLarge(`${bytesMax} bytes`);
+        if (shortChunks > SHORT_CHUNKS.max) throw tooLarge(`${SHORT_CHUNKS.max} short chunks`);
         if (size > 0 && end > body.length) {
           const room = end <= declared ? declared : Math.min(2 * end, bytesMax);
           exchange.hold(REQUEST_BYTES + COPIES * room);
           body = Buffer.concat([body.subarray(0, size)], room);
         }
-        if (size === 0)
-          body = piece; // and nearly always the only one
+        if (size === 0) body = piece;
         else piece.copy(body, size);
         size = end;
       } catch (error) {
@@ -103,8 +103,8 @@ function readBody(exchange: Exchange, bytesMax: number): Promise<Buffer> {
   });
 }
 
-function tooLarge(bytesMax: number): PlantStoreError {
-  return new PlantStoreError("body_too_large", `body: expected up to ${bytesMax} bytes, got more`);
+function tooLarge(limit: string): PlantStoreError {
+  return new PlantStoreError("body_too_large", `body: expected up to ${limit}, got more`);
 }
 
 /** The client sees it: the developer who mounted the listener wrongly sends the first request. */

@@ -152,7 +152,7 @@ export class Exchange {
     const { req, res } = this;
     if (res.headersSent) return;
     const isUnread = req.complete === false; // `undefined` in tools for tests
-    if (isUnread && hasLongRest(req)) this.closeAfter();
+    if (isUnread && (res.shouldKeepAlive === false || hasLongRest(req))) this.closeAfter();
     if (this.isLast) ignoreBody(req);
     else if (isUnread) req.resume(); // a short rest, perhaps of a body that was paused
     const isWide = typeof body === "string" && NOT_ASCII.test(body);

@@ -5,7 +5,6 @@
  * store: clients and tests need one order (docs/api.md). Before the token is accepted, responses reveal nothing
  * about paths, and no body is read.
  */
-
 import type { IncomingMessage, RequestListener } from "node:http";
 import { types } from "node:util";
 import type { RequestMessage } from "../core/channels.ts";
@@ -176,9 +175,7 @@ export class Listener {
       // Express keeps what it was asked for: after app.use("/plants", listener) the path is "/".
       const isShortened = "originalUrl" in req && `${req.originalUrl}`.startsWith(this.#plantsPath);
       const known = `${this.#plantsPath} or ${prefix}{id}, an int64 without leading zeros`;
-      const why = isShortened
-        ? "; the program around the listener has cut it: use app.use(listener)"
-        : "";
+      const why = isShortened ? "; the program around it has cut it: use app.use(listener)" : "";
       throw new PlantStoreError("not_found", `path: expected exactly ${known}${why}`);
     }
     const operations = id === undefined ? PLANTS : PLANT;

@@ -165,7 +165,7 @@ const LIMIT = /^[1-9][0-9]{0,3}$/;
 
 /** @throws PlantStoreError `invalid_query`. */
 function parseListQuery(target: string) {
-  const query = new URLSearchParams(/\?(.*)/s.exec(target)?.[1]);
+  const query = new URLSearchParams(/\?.*/s.exec(target)?.[0]);
   const [limit, after] = [query.get("limit"), query.get("after")];
   const parsed = {
     limit: LIMIT.test(limit ?? "") && Number(limit) <= LIMIT_MAX ? Number(limit) : undefined,

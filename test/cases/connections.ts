@@ -125,7 +125,16 @@ export const CONNECTIONS: readonly Case[] = [
       [create(X), create(Y)],
       { how: "pipelined", lacks: 1, ends: true, gets: [200, 40001], closes: true },
     ),
+    good(
+      "a client that closes its side within a body that is refused gets the response before it",
+      [create(X), { method: "PUT", headers: { "Content-Length": "10" } }],
+      { how: "pipelined", ends: true, gets: [200, 40501], closes: "unannounced", stores: X },
+    ),
   ]),
+  good("a body with a length may come in any pieces", create(X.padEnd(1100)), {
+    cut: "everywhere",
+    stores: X,
+  }),
   good(
     "a body in 1,024 chunks of one byte is stored",
     { chunks: [...X.replace("<1>", "7000001").padEnd(1024)] },

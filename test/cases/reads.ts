@@ -38,7 +38,7 @@ const NO_IDS = list(`
 const BAD_QUERIES = list(`
   limit=0 | limit=1001 | limit=01 | limit=1.0 | limit= | limit | limit=1&limit=1 | limit=1&__proto__=1
   after= | after=x | after=01 | after=%2B1 | after=+1 | after=-0 | after=9223372036854775808
-  after=7&after=8 | limit=<read> | after=<read> | <read>=1`);
+  after=7&after=8 | ?limit=1 | limit=<read> | after=<read> | <read>=1`);
 
 const QUERIES: readonly [query: string, error: number, message: RegExp][] = [
   ...BAD_QUERIES.map((query) => [query, 40007, /./] as [string, number, RegExp]),

@@ -9,7 +9,7 @@ import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { sendRaw } from "../support/client.ts";
 import { chunked, encodeRequest, plantBody, resultOf } from "../support/contract.ts";
 import { parseAnswers } from "../support/raw.ts";
-import { startService } from "../support/service.ts";
+import { holdCreates, startService } from "../support/service.ts";
 import { collectMessages, until } from "../support/watch.ts";
 
 /** A request that is refused before its body arrives, with a response that closes the connection. */
@@ -40,6 +40,19 @@ test("the memory of reads is returned if CONNECT follows them", async (t) => {
   for (let count = 0; count < 40; count++) await sendRaw(port, requests).catch(() => {});
   const answers = await sendRaw(port, Buffer.concat([list, list]), 2);
   assert.deepEqual(answers.map(resultOf), [200, 200]);
+});
+
+test("a client that sends garbage after a create and resets the connection harms nobody", async (t) => {
+  const service = await startService(t);
+  const { release, count } = holdCreates(t, service);
+  const socket = net.connect(service.port, "127.0.0.1");
+  const create = encodeRequest(service, { body: plantBody(1) });
+  socket.write(Buffer.concat([create, Buffer.from("garbage\r\n\r\n")]));
+  await until("the create is in flight", () => count() === 1);
+  socket.resetAndDestroy();
+  release();
+  const answers = await sendRaw(service.port, encodeRequest(service, { body: plantBody(2) }), 1);
+  assert.deepEqual(answers.map(resultOf), [200]);
 });
 
 test(
