@@ -5,6 +5,7 @@
  * store: clients and tests need one order (docs/api.md). Before the token is accepted, responses reveal nothing
  * about paths, and no body is read.
  */
+
 import type { IncomingMessage, RequestListener } from "node:http";
 import { types } from "node:util";
 import type { RequestMessage } from "../core/channels.ts";
