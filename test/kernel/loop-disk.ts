@@ -1,8 +1,8 @@
 /**
- * A disk whose power can be cut: a file system in an ext4 image file. After a cut it has what was synced, and whatever
+ * A disk whose power can be cut: a file system in an image file. After a cut it has what was synced, and whatever
  * else the kernel happened to write.
  *
- * The kernel's shutdown of a file system (FS_IOC_SHUTDOWN) discards the pages and
+ * The kernel's shutdown of a file system (FS_IOC_SHUTDOWN, the same number for ext4 and XFS) discards the pages and
  * the journal entries that are only in memory. Node cannot make this call, so Perl, which Debian always has, does.
  */
 import { spawnSync } from "node:child_process";
@@ -13,8 +13,10 @@ import type { TestContext } from "node:test";
 import { until } from "../support/watch.ts";
 import { execute } from "./machine.ts";
 
-/** A slow machine must not commit by itself before a cut what nobody synced. */
-const OPTIONS = "loop,commit=300";
+/** How each is mounted: a slow machine must not commit by itself before a cut what nobody synced. */
+const OPTIONS = { ext4: "loop,commit=300", xfs: "loop" } as const;
+/** Less is too small for XFS. */
+const IMAGE_SIZE = "320M";
 
 /** Kills first: a process that still writes would see errors that a power cut does not show it. */
 const CUT = `
@@ -28,21 +30,21 @@ ioctl($disk, 0x8004587d, $without_flush) or die "FS_IOC_SHUTDOWN: $!";
 export type LoopDisk = NonNullable<ReturnType<typeof makeLoopDisk>>;
 
 /** A disk until the test ends; `undefined`, and the test is skipped, if this machine cannot have it. */
-export function makeLoopDisk(t: TestContext) {
+export function makeLoopDisk(t: TestContext, kind: keyof typeof OPTIONS) {
   const parent = mkdtempSync(join(tmpdir(), "plant-store-disk-"));
   const [folder, image] = [join(parent, "mounted"), join(parent, "image")];
-  const mount = () => execute("mount", "-o", OPTIONS, image, folder);
+  const mount = () => execute("mount", "-o", OPTIONS[kind], image, folder);
   t.after(() => {
     spawnSync("umount", ["--lazy", folder]); // a process may still be there
     rmSync(parent, { recursive: true, force: true });
   });
   try {
     mkdirSync(folder);
-    execute("truncate", "--size", "64M", image);
-    execute("mkfs.ext4", "-q", image);
+    execute("truncate", "--size", IMAGE_SIZE, image);
+    execute(`mkfs.${kind}`, "-q", image);
     mount();
   } catch {
-    t.skip("needs root, loop devices, mkfs.ext4 and perl");
+    t.skip(`needs root, loop devices, mkfs.${kind}, a kernel with ${kind}, and perl`);
     return undefined;
   }
   return {
