@@ -4,9 +4,6 @@ postgres/creates.ts
 a row that the statement does not return gets a 200: postgres/conformance.installed
 - if (row === undefined) void this.#tryLater(entry);
 + if (row === undefined) entry.resolve(["", entry.plant.name, null, null, entry.number]);
-the deadline of a create is ignored: postgres/conformance.installed
-- const row = await withTimeout(this.#database.deadlineMs, entry.row);
-+ const row = await entry.row;
 postgres/connection.ts
 the notice of a cancelled wait is ignored: postgres/conformance.installed
 - if (isWarning || code.startsWith("57P")) this.#unconfirmedCommit = message;
