@@ -34,7 +34,7 @@ a log that another program appends to | | start 1:200 append-log 2:50303 end:1 g
 a folder that is moved | | start 1:200 move 2:50303 end:1 | data
 a lock that is removed | | start 1:200 remove-lock end:1 goes-on | lock
 a slow disk | write:delay_enter=2000000 | one start slow:2 stop:0 goes-on |
-a stored plant that cannot be read | pread64:error=EIO:when=2 | one start 1:50302 2:200 1:200 stop:0 | EIO
+a stored plant that cannot be read | pread64:error=EIO:when=2 | one start 1:50307 2:200 1:200 stop:0 | EIO
 no descriptors | | start 1:200 take-descriptors await:50306 serve:1 export:1 give-descriptors await:200 2:200 stop:0 goes-on |
 a folder in the place of the tokens | | start 1:200 hide-tokens await:50306 show-tokens await:200 stop:0 |
 tokens that cannot be opened | tokens.jsonl@openat:error=ENFILE:when=2+ | start 1:200 await:50306 stop:0 | ENFILE
