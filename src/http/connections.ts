@@ -67,6 +67,7 @@ export class Connections {
       socket.once("close", () => this.#rawSockets.delete(address));
     });
     server.on("secureConnection", (socket: Socket) => {
+      socket.allowHalfOpen = true; // as without TLS, but not during the handshake
       const raw = this.#rawSockets.get(addressOf(socket));
       if (raw !== undefined) this.#all.delete(raw);
       this.#add(socket);

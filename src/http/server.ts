@@ -139,7 +139,6 @@ const SETTINGS: https.ServerOptions = {
   connectionsCheckingInterval: SWEEP_MS,
   // http/connections closes idle connections: a timer of Node's for each request takes 15 % of a create.
   keepAliveTimeout: 0,
-  allowHalfOpen: true, // as without TLS: a client may close its side before it has its responses
   noDelay: true, // the default without TLS
   insecureHTTPParser: false, // NODE_OPTIONS could let one request be read as two
   requireHostHeader: false, // Node's own refusal has no body
