@@ -183,6 +183,7 @@ export function decodeRow(row: Rows[number]): NewPlant {
 
 /** Whether a row has the content of a plant; both have the same id. */
 export function isPlantOfRow(plant: NewPlant, row: Rows[number]): boolean {
+  if (row[3] === null) return row[1] === plant.name && row[2] === (plant.tag ?? null);
   try {
     return isSamePlant(plant, decodeRow(row));
   } catch {
