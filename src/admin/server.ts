@@ -50,6 +50,7 @@ export async function startAdminServer(
   server.maxRequestsPerSocket = 1; // further ones of the same packet get a bare 503
   server.listen(address);
   await once(server, "listening");
+  server.on("error", (error) => publishWarning("Cannot accept an admin connection", error));
   const recorder = new Recorder();
   server.unref();
   const { port } = server.address() as AddressInfo;

@@ -47,10 +47,13 @@ function batchLines(format: Format): (line: string) => void {
   let lines = "";
   let dropped = 0;
   let isScheduled = false;
+  const hasRoom = () => process.stderr.writableLength + lines.length < WAITING_CHARACTERS_MAX;
   const flush = () => {
     isScheduled = false;
-    if (dropped > 0) lines += format(noticeOfLoss(dropped));
-    dropped = 0;
+    if (dropped > 0 && hasRoom()) {
+      lines += format(noticeOfLoss(dropped));
+      dropped = 0;
+    }
     try {
       // Node's stream would be closed for good by a disk that is full for a moment.
       if (isFile) lines = Buffer.from(lines).subarray(writeSync(2, lines)).toString();
@@ -64,7 +67,7 @@ function batchLines(format: Format): (line: string) => void {
   return (line) => {
     if (!isScheduled) setTimeout(flush, INTERVAL_MS).unref();
     isScheduled = true;
-    if (process.stderr.writableLength + lines.length < WAITING_CHARACTERS_MAX) lines += line;
+    if (hasRoom()) lines += line;
     else dropped++;
   };
 }

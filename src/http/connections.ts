@@ -29,7 +29,7 @@ class Connection {
   client = ANONYMOUS;
   /** Requests whose responses have not left. */
   unanswered = 0;
-  /** The newest request, while it is in flight with a good token: it may hold a body. */
+  /** The newest request: until its response has left, or until the next one if it was refused or is not whole. */
   last: Exchange | undefined;
   /** The number of sweeps before its last response left. */
   idleSince: number | undefined;
@@ -45,7 +45,7 @@ export class Connections {
   readonly #max: number;
   readonly #idleSweeps: number;
   readonly #all = new Map<Socket, Connection>();
-  /** What TLS connections came over, by the address of the client: counted during the handshake. */
+  /** The sockets below TLS, by the address of the client: each counts until its handshake is done. */
   readonly #rawSockets = new Map<string, Socket>();
   #sweeps = 0;
   #evictions = 0;
@@ -57,8 +57,10 @@ export class Connections {
     this.#max = max;
     this.#idleSweeps = Math.ceil(idleMs / SWEEP_MS);
     const addressOf = (socket: Socket) => `${socket.remoteAddress} ${socket.remotePort}`;
-    const sweeping = setInterval(() => this.#sweep(), SWEEP_MS).unref();
-    server.on("close", () => clearInterval(sweeping));
+    server.on("listening", () => {
+      const sweeping = setInterval(() => this.#sweep(), SWEEP_MS).unref();
+      server.on("close", () => clearInterval(sweeping));
+    });
     server.on("connection", (socket: Socket) => {
       this.#add(socket);
       if (!(server instanceof tls.Server)) return;
@@ -124,7 +126,7 @@ export class Connections {
     if (last?.isLast === true) {
       ignoreFollowing(req);
       req.resume();
-      if (++connection.unanswered > 2 * UNANSWERED_MAX) socket.destroy(); // it was not ignored
+      if (++connection.unanswered > 2 * UNANSWERED_MAX) socket.destroy(); // Node did not ignore it
       return;
     }
     const exchange = this.#begin(connection, req, res);

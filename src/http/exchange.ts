@@ -49,9 +49,6 @@ const SAFE_ID = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
 const OUR_ID = `${randomBytes(6).toString("hex")}-`;
 let made = 0;
 
-/** Characters whose bytes differ between Latin-1 and UTF-8. */
-const NOT_ASCII = /[^ -~]/;
-
 /** The path of a request target, which may be a path or a URL (RFC 9112 section 3.2). */
 export function pathOf(target: string): string {
   const path = target.startsWith("/") ? target : target.replace(/^https?:\/\/[^/?#]*/i, "");
@@ -155,13 +152,12 @@ export class Exchange {
     if (isUnread && (res.shouldKeepAlive === false || hasLongRest(req))) this.closeAfter();
     if (this.isLast) ignoreBody(req);
     else if (isUnread) req.resume(); // a short rest, perhaps of a body that was paused
-    const isWide = typeof body === "string" && NOT_ASCII.test(body);
-    const length = isWide ? Buffer.byteLength(body) : body.length;
+    const length = Buffer.byteLength(body);
     const all = this.headersFor(length > 0 ? "application/json" : undefined);
     if (length > 0) all.push("Content-Length", `${length}`);
     for (const text of headers) all.push(text);
     res.writeHead(status, all);
-    const encoding = isWide ? "utf8" : "latin1";
+    const encoding = length === body.length ? "latin1" : "utf8"; // of ASCII they are the same
     const isAlone = length === 0 || req.method === "HEAD" || !(req.socket instanceof Socket);
     // Ended later, and as Latin-1, head and body are one short write; `end(body)` makes two. Middleware around a
     // mounted listener may drop the callback of a write.

@@ -25,7 +25,7 @@ const LIST_BYTES = 256 * 1024;
 /** Of a slice of long lines, or of a page, until it is sent. */
 const COPIES = 4;
 const PAGE_BYTES_MAX = 1024 * 1024;
-/** If a client reads nothing of its stream for so long, the connection is closed. */
+/** If a client reads nothing for so long, the connection is closed. */
 const STALL_MS = 120_000;
 const NDJSON = "application/x-ndjson";
 const LINE_FEED = 0x0a;
@@ -35,7 +35,7 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 
 export class Reads {
   readonly #plants: PlantService;
-  /** One after the other. Reads for clients that have left are skipped, so that no other client waits for them. */
+  /** In the order of their requests; those whose clients have left are skipped, so that nobody waits for them. */
   readonly #reading = new Semaphore(READING_MAX);
   readonly #turns = new Semaphore(1);
 
@@ -54,6 +54,7 @@ export class Reads {
       throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
     exchange.hold(PLANT_BYTES + line.length);
     exchange.respond({ status: 200, body: line });
+    void drained(exchange); // else a client that reads nothing would hold it for ever
   }
 
   /** @throws PlantStoreError `invalid_query`, `overloaded`, or what the store or the token check throws. */
@@ -159,6 +160,7 @@ async function sendPage(exchange: Exchange, slices: Slices, limit: number): Prom
   // Relative (RFC 3986 section 5.3), so that it is right through a proxy that serves another path.
   const headers = next.value ? ["Link", `<?limit=${limit}&after=${id}>; rel="next"`] : [];
   exchange.respond({ status: 200, body: `[${text.replaceAll("\n", ",")}]`, headers });
+  void drained(exchange);
 }
 
 const LIMIT = /^[1-9][0-9]{0,3}$/;
