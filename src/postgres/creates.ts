@@ -132,6 +132,7 @@ export class Creates {
       const batch = this.#takeBatch();
       this.#sending++;
       this.#sendingSince = clock.monotonicMs();
+      clock.setTimeout(() => this.#flush(), SHARE_MS).unref(); // what is sent now may hang
       this.#flush();
       if (batch.length > 0) await this.#send(lane, batch, LOCK_TIMEOUT_MS);
       this.#sending--;

@@ -95,10 +95,14 @@ export class PostgresPlants implements PlantService {
     const ids = new Set<bigint>();
     this.#ids = ids;
     const { reads, deadlineMs } = this.#database;
-    const rows = await reads.run((connection) => {
-      if (this.#ids === ids) this.#reading = undefined;
-      return connection.query(GET, [`{${[...ids].join()}}`]);
-    }, deadlineMs);
+    const rows = await reads
+      .run((connection) => {
+        if (this.#ids === ids) this.#reading = undefined;
+        return connection.query(GET, [`{${[...ids].join()}}`]);
+      }, deadlineMs)
+      .finally(() => {
+        if (this.#ids === ids) this.#reading = undefined; // it may never have been sent
+      });
     return new Map(rows.map((row) => [row[0], row]));
   }
 
@@ -109,7 +113,7 @@ export class PostgresPlants implements PlantService {
     } catch (cause) {
       this.#database.warnOfRefusal(cause as DatabaseError);
       const why = "the database does not respond, or refuses it; retry later";
-      throw new PlantStoreError("store_failed", `Cannot read plants now: ${why}`, { cause });
+      throw new PlantStoreError("read_failed", `Cannot read plants now: ${why}`, { cause });
     }
   }
 
