@@ -41,7 +41,6 @@ export class UnusableDatabaseError extends DatabaseError {
 const CONNECT_TIMEOUT_MS = 2000;
 /** How long the other hosts may take to respond once one of them accepts writes. */
 const GRACE_MS = 250;
-const BACKOFF_MS_MAX = 250;
 
 export class Hosts {
   isClosed = false;
@@ -55,7 +54,6 @@ export class Hosts {
   /** The server in use. */
   #primary: Server | undefined;
   #search: Promise<Server> | undefined;
-  #failedSearches = 0;
   /** Longer while two hosts accept writes: then none is left out because it responds late. */
   #graceMs = GRACE_MS;
   /** The highest one that was seen. */
@@ -120,10 +118,6 @@ export class Hosts {
   }
 
   async #find(known?: Server): Promise<Server> {
-    // Servers that lost the database together must not return together.
-    const longest = Math.min(20 * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
-    const pauseMs = (longest * clock.randomBytes(4).readUInt32LE()) / 2 ** 32;
-    if (known === undefined && this.#failedSearches++ > 0) await sleep(pauseMs);
     const knownName = known && formatHost(known.host);
     const hosts = this.#readUrl().hosts.filter((host) => formatHost(host) !== knownName);
     const { found, errors } = await this.#ask(hosts);
@@ -143,7 +137,6 @@ export class Hosts {
       : row[0];
     this.#graceMs = rival === undefined ? GRACE_MS : CONNECT_TIMEOUT_MS;
     this.#timeline = timeline;
-    this.#failedSearches = 0;
     this.#primary = why ? undefined : best;
     for (const each of this.#connections) if (formatHost(each.host) !== this.inUse) each.close();
     if (why) throw new UnusableDatabaseError(host, why);
