@@ -54,7 +54,7 @@ export function list(title: string, items: readonly Html[], none: string | Html)
  * A plot with a bar for each second, the newest at the right; none for 0. Its scale goes from 0 to 1, 2 or 5 times
  * a power of ten.
  *
- * @param feet where the bars begin. The scale then has a step for each power of ten from 0.1.
+ * @param feet where each bar begins; with it the scale is logarithmic, from 0.1.
  */
 export function plot(title: string, tops: readonly number[], feet?: readonly number[]): Html {
   const top = Math.max(0, ...tops);

@@ -65,7 +65,7 @@ main(process.argv.slice(2))
     return exitStatus(error);
   })
   .then((status) => {
-    // Node writes what is left and ends. A start that was broken off, or a parent process, would keep it alive.
+    // Node ends once its output is written; 1 s later at the latest, if a start that was broken off keeps it alive.
     process.exitCode = status;
     setTimeout(() => process.exit(), 1000).unref();
     process.disconnect?.();

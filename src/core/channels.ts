@@ -1,6 +1,6 @@
 /**
  * What the program reports over channels of `node:diagnostics_channel`, a public interface: members are added, none
- * changes. Without a subscriber no message is made and no clock is read. A request waits for its subscribers.
+ * changes. Without a subscriber no message is made and no clock is read. A slow subscriber delays all requests.
  */
 import diagnostics, { channel } from "node:diagnostics_channel";
 

@@ -34,7 +34,7 @@ export interface Reply {
   readonly error?: number;
 }
 
-/** Headers of failures; each 503 has `Retry-After`, because only time is needed. */
+/** Headers of failures, by their codes; `fail` adds `Retry-After` to each 503. */
 const HEADERS: Readonly<Record<string, readonly string[]>> = {
   missing_token: ["WWW-Authenticate", 'Bearer realm="plant-store"'],
   invalid_token: ["WWW-Authenticate", 'Bearer realm="plant-store", error="invalid_token"'],

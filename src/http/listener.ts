@@ -203,7 +203,7 @@ function assertPort(name: string, port: object, method: string): void {
   throw new TypeError(`${name}: expected an object with ${method}(), got ${got}`);
 }
 
-/** Node's parser loses what follows an offer of another protocol, which Java's client makes by default. */
+/** Java's client offers h2c by default, and Node's parser drops what follows such a request: so it is the last. */
 const UPGRADE = /upgrade/i;
 /** Headers that a page may read, in addition to those of the Fetch standard. */
 const EXPOSED = "Link, Retry-After, WWW-Authenticate, X-Request-Id";

@@ -107,7 +107,7 @@ export class Database {
   async #probe(connection: Connection, known: string) {
     const age = startAge(clock);
     const { hosts } = this;
-    hosts.lastError = new DatabaseError(NO_COMMITS); // until it has
+    hosts.lastError = new DatabaseError(NO_COMMITS); // what a start reports if no probe ever commits
     const rows = await this.write(connection, PROBE, hosts.expected).catch(explainMissing);
     const [refusal, , standbys, estimate, changes] = rows[0] ?? [];
     if (refusal) {
