@@ -3,8 +3,8 @@ import { totalmem } from "node:os";
 
 const MIB = 1024 * 1024;
 
-/** The memory of the machine, or of the container if that is smaller. @internal */
-export function totalMemory(): number {
+/** The memory of the machine, or of the container if that is smaller. */
+function totalMemory(): number {
   return Math.min(process.constrainedMemory?.() || totalmem(), totalmem());
 }
 

@@ -39,7 +39,7 @@ export type OptionValues<O extends Options> = {
 };
 
 /** `--body-bytes-max` for `bodyBytesMax`. */
-export function flagOf(name: string): string {
+function flagOf(name: string): string {
   return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 

@@ -110,7 +110,7 @@ export function problemOf(
   return present === undefined || present === offset ? undefined : repeatProblem(present);
 }
 
-export const ADVICE = 'restore a backup, or let "plant-store repair" save what can be read';
+const ADVICE = 'restore a backup, or let "plant-store repair" save what can be read';
 
 export function repeatProblem(offset: number): string {
   return `its id is already at byte offset ${offset}`;
