@@ -93,9 +93,8 @@ function requestInJson(request: RequestMessage): string {
   const number = error === undefined ? "" : `,"error":${error}`;
   const end = cut ? ',"cut":true' : "";
   const took = durationMs === undefined ? "null" : durationMs.toFixed(3);
-  const id = hideTokens(request.requestId); // needs no escape
   const outcome = `"method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number}${end}`;
-  const rest = `"durationMs":${took},"bytes":${bodyBytes},"requestId":"${id}"`;
+  const rest = `"durationMs":${took},"bytes":${bodyBytes},"requestId":${encodeText(request.requestId)}`;
   const sender = `"token":${encodeText(request.token)},"client":${encodeText(request.client)}`;
   const start = `{"time":"${now()}","level":"info","event":"request"`;
   return `${start},${outcome},${rest},${sender}}`;
@@ -112,12 +111,14 @@ function now(): string {
   return lastText;
 }
 
+/** Printable ASCII without quotes and backslashes, as nearly every text is: a quick way to its literal. */
+const HARMLESS = /^[ !#-[\]-~]*$/;
+
 function encodeText(text: string | undefined): string {
   if (text === undefined) return "null";
-  const short = shorten(text);
-  const literal = encodeJsonString(short);
-  // Searching a string that was just concatenated is slow, and nearly every text is harmless.
-  return escapeControls(short) === short ? literal : escapeControls(literal);
+  const isShort = text.length <= TEXT_CHARACTERS_MAX;
+  if (isShort && HARMLESS.test(text) && !text.includes("pst_")) return `"${text}"`;
+  return escapeControls(encodeJsonString(shorten(text)));
 }
 
 /** Coloured if Node finds that standard error shows colours, and the environment wants them. */
