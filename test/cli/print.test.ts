@@ -61,5 +61,5 @@ test("the unit starts this program, again after 1 only, loses no line of the log
     assert.ok(unit.includes(`\n${line}\n`), line);
   }
   assert.doesNotMatch(unit, /^MemoryDenyWriteExecute=yes/m);
-  assert.match(unit, /^ExecStart="\/.*" ".*" "serve"$/m);
+  assert.match(unit, /^ExecStart="\/.*" ".*" serve$/m);
 });

@@ -46,7 +46,8 @@ export async function buildExecutable({ node, output }: BuildOptions): Promise<v
     fs.rmSync(output, { force: true });
     const config = path.join(folder, "sea.json");
     // No code cache: it saves no measurable time, and Node warns about it if V8 has other flags.
-    const settings = { main: script, disableExperimentalSEAWarning: true };
+    const assets = { "plant-store.service": path.join(ROOT, "docs/deploy/plant-store.service") };
+    const settings = { main: script, assets, disableExperimentalSEAWarning: true };
     if (knows(node, "--build-sea")) {
       fs.writeFileSync(config, JSON.stringify({ ...settings, executable: stripped, output }));
       run(node, "--build-sea", config);
@@ -80,6 +81,7 @@ async function bundle(output: string): Promise<void> {
     format: "cjs",
     target: "node20",
     logLevel: "warning",
+    define: { "import.meta.url": "undefined" }, // there are no files beside the executable
     external: ["pg-native"], // the driver has it only if it is installed, and the store does not use it
   });
   const folders = Object.keys(metafile.inputs).flatMap((file) => {

@@ -75,7 +75,7 @@ test("the executable of the image runs alone", SETTINGS, async (t) => {
     assert.equal((await server.stop(signal)).status, signal === "SIGTERM" ? 0 : null);
   }
   assert.equal(await run("export"), `${FERN}\n`);
-  assert.match(await run("print", "systemd-unit"), /^ExecStart="\S*\/plant-store" "serve"$/m);
+  assert.match(await run("print", "systemd-unit"), /^ExecStart="\S*\/plant-store" serve$/m);
   const database = ["export", "--database", "postgresql://plants@127.0.0.1:1/garden"];
   const { stderr } = await runToEnd([program, ...database], { cwd: home, env });
   assert.match(stderr, /ECONNREFUSED/, "it has a driver");

@@ -15,12 +15,14 @@ chmodSync(folder, 0o755); // tests run the program as another user, too
 /** The file that Node runs. */
 export const PROGRAM = join(folder, "main.mjs");
 
+const main = new URL("../../src/cli/main.ts", import.meta.url);
 buildSync({
-  entryPoints: [fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url))],
+  entryPoints: [fileURLToPath(main)],
   outfile: PROGRAM,
   bundle: true,
   format: "esm",
   platform: "node",
+  define: { "import.meta.url": JSON.stringify(main.href) }, // files are beside the sources
   external: ["pg"], // as in the package; no driver is beside the bundle
   logLevel: "warning",
 });
