@@ -48,7 +48,6 @@ export {
 export { exportLines, type ImportReport, importPlants } from "./store/import-export.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
 export {
-  type LeftOutLine,
   type RepairReport,
   repairLog,
   type VerifyReport,

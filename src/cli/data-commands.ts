@@ -111,25 +111,19 @@ async function isImportable(file: string): Promise<boolean> {
   return false;
 }
 
-/** How many refused lines of a file, and lines that a repair leaves out, are named. */
+/** How many refused lines are named; the result says how many there were. */
 const NAMED_MAX = 20;
 
-/** Prints only the first messages about lines; the result says how many there were. */
-function printFirst(): (message: string) => void {
-  let left = NAMED_MAX;
-  return (message) => {
-    if (left-- > 0) printMessage(message);
-  };
-}
-
-/** Imports with progress, and names the refused lines. */
+/** Imports with progress, and names the first refused lines. */
 function importText(
   plants: Pick<PlantService, "create">,
   text: AsyncIterable<Buffer>,
   what: string,
 ): Promise<ImportReport> {
-  const print = printFirst();
-  const onRefused = (line: number, reason: string) => print(`refused line ${line}: ${reason}`);
+  let left = NAMED_MAX;
+  const onRefused = (line: number, reason: string) => {
+    if (left-- > 0) printMessage(`refused line ${line}: ${reason}`);
+  };
   return withProgress(what, (show) => importPlants(plants, text, { onRefused, onProgress: show }));
 }
 
@@ -196,8 +190,8 @@ const repair = defineCommand({
   summary: "write a new log of every plant that can be read",
   options: { data: DATA, yes: flag("write the new log; without it, only report what is wrong") },
   details: `Stop the server and keep a copy of the directory first. A sound log stays as it is. Any other one
-is written anew: every plant that can be read, the first one of each id. What is left out is
-printed, and moved to plants.jsonl.quarantine.`,
+is written anew: every plant that can be read, the first one of each id. All other
+lines are moved to plants.jsonl.quarantine.`,
   async run(_, { data, yes = false }) {
     const folder = ownFolder(existingFolder(data));
     const explain = (error: unknown) => {
@@ -208,10 +202,7 @@ printed, and moved to plants.jsonl.quarantine.`,
       throw error;
     };
     if (!yes) await verifyLog(folder).catch(explain);
-    const printLeftOut = printFirst();
-    const { plants, leftOut, isChanged } = await repairLog(folder, ({ line, offset, reason }) =>
-      printLeftOut(`left out: line ${line}, byte offset ${offset}: ${reason}`),
-    );
+    const { plants, leftOut, isChanged } = await repairLog(folder);
     const moved = `${count(leftOut, "line")} moved to plants.jsonl.quarantine`;
     const held = count(plants, "plant");
     await printLines([isChanged ? `repaired: ${held}, ${moved}` : `nothing to repair: ${held}`]);

@@ -25,7 +25,7 @@ import {
 import { readExactly } from "../log/lines.ts";
 import { type HeldLock, locks } from "../log/lock.ts";
 import { IdIndex } from "./id-index.ts";
-import { openForReading } from "./open.ts";
+import { readLog } from "./open.ts";
 import { Scan } from "./scan.ts";
 
 /** How many plants were copied, and the length of their log. */
@@ -104,13 +104,8 @@ async function writeCopy(
 ): Promise<BackupReport> {
   const write = async (copy: LogFile) => {
     await disk.syncFolder(folder); // after a power cut, too, a start finds that the copy is not finished
-    const log = await openForReading(source);
-    const scan = new Scan(log, new IdIndex());
-    try {
-      for await (const lines of scan.lines()) await copy.append(lines);
-    } finally {
-      await log.file.close();
-    }
+    const scan = new Scan(new IdIndex());
+    for await (const lines of readLog(source, scan)) await copy.append(lines);
     const tokens = await LogFile.openForReading(path.join(source, TOKENS_NAME));
     if (tokens !== undefined) {
       const bytes = await readExactly(tokens, 0, tokens.end).finally(() => tokens.close());

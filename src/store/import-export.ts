@@ -10,21 +10,15 @@ import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
 import { LINE_FEED, linesOf } from "../log/lines.ts";
-import { openForReading } from "./open.ts";
-import { Scan } from "./scan.ts";
+import { readLog } from "./open.ts";
 
 /**
  * The lines of the log, each one a plant: up to a MiB at a time, ready to be written somewhere.
  *
  * @throws PlantStoreError `io_error`; `locked`; `corruption` after the lines before the damage.
  */
-export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
-  const log = await openForReading(directory);
-  try {
-    yield* new Scan(log).lines();
-  } finally {
-    await log.file.close();
-  }
+export function exportLines(directory: string): AsyncGenerator<Buffer> {
+  return readLog(directory);
 }
 
 export interface ImportReport {

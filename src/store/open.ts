@@ -8,14 +8,14 @@
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { type Checkpoint, EMPTY_LOG, readCheckpoint } from "../log/checkpoint.ts";
+import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
 import { describeSystemError, disk, ioError, isNoRoom, withIoError } from "../log/disk.ts";
 import { LogFile, unsyncedError } from "../log/file.ts";
 import { ensureFolder, LOCK_NAME, logPathOf, syncFolderAndName } from "../log/folder.ts";
 import { LINE_FEED } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
 import { IdIndex, IdLoader } from "./id-index.ts";
-import { changedError, type OnProgress, type ReadableLog, Scan } from "./scan.ts";
+import { changedError, type OnProgress, Scan } from "./scan.ts";
 
 /** A log that may be appended to; `end`: as it is on disk. */
 export type OpenLog = Awaited<ReturnType<typeof openLog>>;
@@ -41,14 +41,14 @@ export async function openLog(
     const checkpoint = await readCheckpoint(logPath);
     await assertMayBeMissing(logPath, checkpoint);
     file = await LogFile.open(logPath, lock);
-    const log = { file, size: file.end, isHeld: false, checkpoint: checkpoint ?? EMPTY_LOG };
+    const log = { file, checkpoint };
     const index = new IdIndex();
-    const loader = new IdLoader(index, log.size);
-    const scan = new Scan(log, loader);
-    await scan.toEnd(onProgress);
+    const loader = new IdLoader(index, file.end);
+    const scan = new Scan(loader);
+    for await (const _ of scan.lines(log, onProgress));
     loader.flush();
     if (index.size < scan.plants) {
-      await new Scan(log, index).toEnd(); // an id is there twice: throws, with its place
+      for await (const _ of new Scan(index).lines(log)); // an id is there twice: throws, with its place
       throw ioError(`Cannot read "${logPath}"`, "it changed while it was read");
     }
     const { end, tail } = scan;
@@ -77,7 +77,7 @@ export function assertMayBeMissing(logPath: string, checkpoint?: Checkpoint): Pr
       const advice = "empty the folder, and run that command again";
       throw new PlantStoreError("corruption", `Cannot open "${logPath}": ${fault}; ${advice}`);
     }
-    if (checkpoint !== undefined) throw changedError(logPath, "it is missing", checkpoint);
+    if (checkpoint !== undefined) throw changedError(logPath, undefined, checkpoint);
   });
 }
 
@@ -127,30 +127,28 @@ async function syncOpenedLog(file: LogFile): Promise<void> {
 }
 
 /**
- * Opens a log for reading, even while another process writes it.
+ * The lines of a log in blocks, checked as a start checks them, even while another process writes it.
  *
- * @throws PlantStoreError `io_error` if there is none; `corruption` if it is gone, or its checkpoint is damaged;
- * `locked` if the process that writes it does not reply, or does not know yet.
+ * @throws PlantStoreError `io_error` if there is none; `corruption` after the lines before the damage, or if it is
+ * gone; `locked` if the process that writes it does not reply, or does not know yet.
  */
-export async function openForReading(directory: string): Promise<ReadableLog> {
+export async function* readLog(directory: string, scan = new Scan()): AsyncGenerator<Buffer> {
   const logPath = logPathOf(directory);
   const checkpoint = await readCheckpoint(logPath);
   const file = await LogFile.openForReading(logPath);
   if (file === undefined) {
     await assertMayBeMissing(logPath, checkpoint);
     const why = "no such file; expected a data directory or a backup";
-    throw new PlantStoreError("io_error", `Cannot read "${logPath}": ${why}`);
+    throw ioError(`Cannot read "${logPath}"`, why);
   }
   try {
     const holder = await locks.findHolder(directory, LOCK_NAME);
-    const size = holder === undefined ? file.end : holder.durableBytes;
-    if (size !== undefined) {
-      return { file, size, isHeld: holder !== undefined, checkpoint: checkpoint ?? EMPTY_LOG };
-    }
-    const why = `"${holder?.command}" has not opened it yet; try again`;
+    if (holder === undefined) return yield* scan.lines({ file, checkpoint });
+    const { command, durableBytes } = holder;
+    if (durableBytes !== undefined) return yield* scan.lines({ file, durableBytes, checkpoint });
+    const why = `"${command}" has not opened it yet; try again`;
     throw new PlantStoreError("locked", `Cannot read "${logPath}": ${why}`);
-  } catch (error) {
+  } finally {
     await file.close();
-    throw error;
   }
 }

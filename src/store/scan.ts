@@ -20,12 +20,10 @@ export type OnProgress = (bytes: number, total: number) => void;
 
 export interface ReadableLog {
   readonly file: LogFile;
-  /** How much may be read: what the process that writes it knows to be durable, else all. */
-  readonly size: number;
-  /** Whether such a process lives: then no line below `size` is torn. */
-  readonly isHeld: boolean;
-  /** The checkpoint, read before the log, which only grows. */
-  readonly checkpoint: Checkpoint;
+  /** What the process that writes it knows to be durable: no line of that is torn. Missing: there is no such process. */
+  readonly durableBytes?: number;
+  /** As it was before the log was opened, which only grows. Missing: nothing is known. */
+  readonly checkpoint?: Checkpoint | undefined;
 }
 
 /** What one batch can hold. */
@@ -41,83 +39,73 @@ export class Scan {
   tail: Buffer | undefined;
   /** Why the next line is not good, once that is known. */
   #problem: string | undefined;
-  readonly #log: ReadableLog;
   readonly #index: Pick<IdIndex, "addWords"> | undefined;
 
   /** @param index takes the ids, and finds repeated ones; without it repeats go unnoticed. */
-  constructor(log: ReadableLog, index?: Pick<IdIndex, "addWords">) {
-    this.#log = log;
+  constructor(index?: Pick<IdIndex, "addWords">) {
     this.#index = index;
   }
 
   /** Reads the log, and yields its lines in blocks. @throws PlantStoreError `corruption`; `io_error`. */
-  async *lines(onProgress?: OnProgress): AsyncGenerator<Buffer> {
-    const { file, size, isHeld, checkpoint } = this.#log;
-    yield* this.#goodLines(Math.min(checkpoint.bytes, size), onProgress);
-    const found = this.end.bytes;
-    const isAsKnown = found === checkpoint.bytes && this.end.crc32 === checkpoint.crc32;
-    if (this.#problem === undefined && !isAsKnown) {
-      const isShorter = size < checkpoint.bytes;
-      const what = isShorter ? `it has ${size} bytes` : "its bytes are not those that were stored";
-      throw changedError(file.path, what, checkpoint);
-    }
-    yield* this.#goodLines(size, onProgress);
-    const start = this.end.bytes;
-    if (start === size) return;
-    const mayBeTorn = !isHeld && isAsKnown && size - start <= IN_FLIGHT_BYTES_MAX;
-    const rest = mayBeTorn ? await readExactly(file, start, size - start) : undefined;
-    if (rest !== undefined && isTorn(rest)) {
-      this.tail = rest;
-      return;
-    }
-    const place = { line: this.plants + 1, offset: start };
-    throw lineError(file.path, place, `${this.#problem ?? "it has no line feed"}; ${ADVICE}`);
-  }
-
-  /** The same, for callers that do not need the lines. */
-  async toEnd(onProgress?: OnProgress): Promise<void> {
-    for await (const _ of this.lines(onProgress));
-  }
-
-  async *#goodLines(end: number, onProgress: OnProgress | undefined): AsyncGenerator<Buffer> {
-    if (this.#problem !== undefined) return;
-    for await (const { bytes, offset } of readBlocks(this.#log.file, this.end.bytes, end)) {
-      let length = 0;
-      eachLine(bytes, (start, lineEnd, plant) => {
-        this.#problem = problemOf(plant, offset + start, this.#index);
-        if (this.#problem !== undefined) return false;
-        this.plants++;
-        length = lineEnd + 1;
-        return true;
-      });
-      const lines = bytes.subarray(0, length);
+  async *lines(log: ReadableLog, onProgress?: OnProgress): AsyncGenerator<Buffer> {
+    const { file, durableBytes, checkpoint = EMPTY_LOG } = log;
+    const size = durableBytes ?? file.end;
+    for await (const { bytes, offset } of readBlocks(file, 0, size)) {
+      const lines = bytes.subarray(0, this.#readGood(bytes, offset));
+      const known = checkpoint.bytes - offset;
+      if (known >= 0 && known <= lines.length) {
+        const { crc32 } = extendCheckpoint(this.end, lines.subarray(0, known));
+        if (crc32 !== checkpoint.crc32) throw changedError(file.path, size, checkpoint);
+      }
       this.end = extendCheckpoint(this.end, lines);
-      if (length > 0) yield lines;
-      if (this.#problem !== undefined) return;
-      onProgress?.(this.end.bytes, this.#log.size);
+      if (lines.length > 0) yield lines;
+      if (this.#problem !== undefined) break;
+      onProgress?.(this.end.bytes, size);
     }
+    const offset = this.end.bytes;
+    const isShort = offset < checkpoint.bytes;
+    if (isShort && this.#problem === undefined) throw changedError(file.path, size, checkpoint);
+    if (offset === size) return;
+    const mayBeTorn =
+      durableBytes === undefined && !isShort && size - offset <= IN_FLIGHT_BYTES_MAX;
+    const rest = mayBeTorn ? await readExactly(file, offset, size - offset) : undefined;
+    if (rest === undefined || !isTorn(rest)) {
+      const fault = `${this.#problem ?? "it has no line feed"}; ${ADVICE}`;
+      throw lineError(file.path, { line: this.plants + 1, offset }, fault);
+    }
+    this.tail = rest;
   }
-}
 
-/** Why a line is not good; `undefined` for a good one, whose id comes into the index. @internal */
-export function problemOf(
-  plant: PlantMatcher | undefined,
-  offset: number,
-  index: Pick<IdIndex, "addWords"> | undefined,
-): string | undefined {
-  if (plant === undefined) return "expected a plant as the store writes it";
-  const present = index?.addWords(plant.idLow, plant.idHigh, offset);
-  return present === undefined || present === offset ? undefined : repeatProblem(present);
+  /** The length of the good lines that a block begins with; their ids come into the index. */
+  #readGood(block: Buffer, offset: number): number {
+    let length = 0;
+    eachLine(block, (start, end, plant) => {
+      const at = offset + start;
+      const present = plant && this.#index?.addWords(plant.idLow, plant.idHigh, at);
+      if (plant === undefined) this.#problem = "expected a plant as the store writes it";
+      else if (present !== undefined && present !== at) {
+        this.#problem = `its id is already at byte offset ${present}`;
+      } else {
+        this.plants++;
+        length = end + 1;
+      }
+      return this.#problem === undefined;
+    });
+    return length;
+  }
 }
 
 const ADVICE = 'restore a backup, or let "plant-store repair" save what can be read';
 
-export function repeatProblem(offset: number): string {
-  return `its id is already at byte offset ${offset}`;
-}
-
-/** A `corruption`: the log is not the one that its checkpoint knows. */
-export function changedError(logPath: string, fault: string, known: Checkpoint): PlantStoreError {
+/** A `corruption`: the log is not the one that its checkpoint knows. `size`: its length; missing: there is none. */
+export function changedError(
+  logPath: string,
+  size: number | undefined,
+  known: Checkpoint,
+): PlantStoreError {
+  const isShorter = size !== undefined && size < known.bytes;
+  const changed = isShorter ? `it has ${size} bytes` : "its bytes are not those that were stored";
+  const fault = size === undefined ? "it is missing" : changed;
   const why = `${fault}; its checkpoint knows ${known.bytes} bytes`;
   return new PlantStoreError("corruption", `Cannot open "${logPath}": ${why}; ${ADVICE}`);
 }

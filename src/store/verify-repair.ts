@@ -12,12 +12,14 @@ import { EMPTY_LOG, extendCheckpoint, writeCheckpoint } from "../log/checkpoint.
 import { withIoError } from "../log/disk.ts";
 import { LogFile, replaceFile } from "../log/file.ts";
 import { LOCK_NAME, logPathOf, syncFolderAndName } from "../log/folder.ts";
-import { LINE_FEED, type LineSource, readBlocks } from "../log/lines.ts";
+import { LINE_FEED, linesOf, readBlocks } from "../log/lines.ts";
 import { type HeldLock, locks } from "../log/lock.ts";
 import { IdIndex } from "./id-index.ts";
 import { parseLine } from "./import-export.ts";
-import { assertMayBeMissing, openForReading, quarantine } from "./open.ts";
-import { eachLine, problemOf, repeatProblem, Scan } from "./scan.ts";
+import { assertMayBeMissing, quarantine, readLog } from "./open.ts";
+import { Scan } from "./scan.ts";
+
+const NEW_LINE = Buffer.of(LINE_FEED);
 
 export interface VerifyReport {
   readonly plants: number;
@@ -34,23 +36,10 @@ export interface VerifyReport {
  * `locked`.
  */
 export async function verifyLog(directory: string): Promise<VerifyReport> {
-  const log = await openForReading(directory);
-  const scan = new Scan(log, new IdIndex());
-  await scan.toEnd().finally(() => log.file.close());
-  const { bytes } = scan.end;
-  return { plants: scan.plants, bytes, tornBytes: log.size - bytes };
+  const scan = new Scan(new IdIndex());
+  for await (const _ of readLog(directory, scan));
+  return { plants: scan.plants, bytes: scan.end.bytes, tornBytes: scan.tail?.length ?? 0 };
 }
-
-/** A line that a repair leaves out. */
-export interface LeftOutLine {
-  /** From 1. */
-  readonly line: number;
-  readonly offset: number;
-  /** What was expected and what came. */
-  readonly reason: string;
-}
-
-type OnLeftOut = (line: LeftOutLine) => void;
 
 /** Whether the log was written anew, how many plants it has now, and how many lines were moved to quarantine. */
 export interface RepairReport {
@@ -62,11 +51,10 @@ export interface RepairReport {
 /**
  * Writes a log anew that a start refuses: every plant that can be read, in any form, the first one of each id.
  *
- * @param onLeftOut receives each line that is moved to quarantine.
  * @throws PlantStoreError `locked`; `corruption` after an unfinished restore; `write_failed`; `unsynced`; `io_error`,
  * for example if there never was a log.
  */
-export async function repairLog(directory: string, onLeftOut?: OnLeftOut): Promise<RepairReport> {
+export async function repairLog(directory: string): Promise<RepairReport> {
   const sound = await verifyLog(directory).catch((error) => {
     if (error.code !== "corruption") throw error;
     return undefined;
@@ -81,23 +69,31 @@ export async function repairLog(directory: string, onLeftOut?: OnLeftOut): Promi
     }
     await assertMayBeMissing(logPath);
     const file = await LogFile.open(logPath, lock); // empty if it is gone
-    return await rewrite(file, lock, onLeftOut).finally(() => file.close());
+    return await rewrite(file, lock).finally(() => file.close());
   } finally {
     await lock.close();
   }
 }
 
-async function rewrite(file: LogFile, lock: HeldLock, onLeftOut?: OnLeftOut) {
+async function rewrite(file: LogFile, lock: HeldLock): Promise<RepairReport> {
   const index = new IdIndex();
   let end = EMPTY_LOG;
   let leftOut = 0;
+  await file.append(NEW_LINE); // the last line may lack its own; blank lines are dropped
   const write = async (target: LogFile) => {
-    for await (const { kept, rest, lines } of salvage(file, index)) {
-      leftOut += lines.length;
-      for (const line of lines) onLeftOut?.(line);
-      if (rest.length > 0) await quarantine(file.path, rest);
-      await target.append(kept);
-      end = extendCheckpoint(end, kept);
+    for await (const { bytes, isPiece } of readBlocks(file, 0, file.end)) {
+      const kept: string[] = [];
+      const rest = isPiece ? [bytes] : [];
+      for (const line of isPiece ? [] : linesOf(bytes)) {
+        const record = recordOf(line, index);
+        if (record !== undefined) kept.push(record);
+        else rest.push(line, NEW_LINE);
+      }
+      leftOut += isPiece ? Number(bytes.at(-1) === LINE_FEED) : rest.length / 2;
+      if (rest.length > 0) await quarantine(file.path, Buffer.concat(rest));
+      const records = Buffer.from(kept.join(""));
+      await target.append(records);
+      end = extendCheckpoint(end, records);
     }
   };
   // The new log would lack what another program has appended meanwhile.
@@ -106,56 +102,15 @@ async function rewrite(file: LogFile, lock: HeldLock, onLeftOut?: OnLeftOut) {
   return { isChanged: true, plants: index.size, leftOut };
 }
 
-/** Reads a log past every bad line: what is kept, whose ids come into the index, and what is left out. */
-async function* salvage(file: LogFile, index: IdIndex) {
-  let line = 0;
-  let isWithin = false; // a line that comes in pieces
-  for await (const block of readBlocks(withLineFeed(file), 0, file.end + 1)) {
-    const { bytes, offset, isPiece } = block;
-    const kept: Buffer[] = [];
-    const rest: Buffer[] = [];
-    const lines: LeftOutLine[] = [];
-    eachLine(bytes, (start, end, plant) => {
-      const at = offset + start;
-      const found = bytes.subarray(start, end < 0 ? bytes.length : end + 1);
-      const isFirst = !isWithin;
-      if (isFirst) line++;
-      isWithin = end < 0;
-      const problem = problemOf(isPiece ? undefined : plant, at, index);
-      const isOdd = plant === undefined && !isPiece;
-      const record = problem === undefined ? found : isOdd ? recordOf(found, at, index) : problem;
-      if (typeof record !== "string") kept.push(record);
-      else {
-        rest.push(found);
-        if (isFirst) lines.push({ line, offset: at, reason: record });
-      }
-      return !isWithin;
-    });
-    yield { kept: Buffer.concat(kept), rest: Buffer.concat(rest), lines };
-  }
-}
-
-/** A log and one more line feed: its last line may lack its own, and a blank line is dropped. */
-function withLineFeed(file: LogFile): LineSource {
-  const read = async (buffer: Buffer, position: number) => {
-    if (position + buffer.length <= file.end) return file.read(buffer, position);
-    const bytes = await file.read(buffer.subarray(0, -1), position);
-    buffer[bytes] = LINE_FEED;
-    return bytes + 1;
-  };
-  return { path: file.path, read };
-}
-
-/** The record of a bad line, which is empty for a blank one; or why the line is left out. Indexes its id. */
-function recordOf(line: Buffer, offset: number, index: IdIndex): Buffer | string {
+/** The record of a line in any form, empty for a blank one; `undefined` if it holds no plant, or its id was there. */
+function recordOf(line: Buffer, index: IdIndex): string | undefined {
   try {
     const plant = parseLine(line);
-    if (plant === undefined) return Buffer.alloc(0);
-    const record = Buffer.from(`${encodeNewPlant(validatePlant(plant))}\n`);
-    const present = index.add(plant.id, offset);
-    return present === undefined ? record : repeatProblem(present);
+    if (plant === undefined) return "";
+    const record = `${encodeNewPlant(validatePlant(plant))}\n`;
+    return index.add(plant.id, 0) === undefined ? record : undefined;
   } catch (error) {
-    if (error instanceof PlantStoreError) return error.message;
+    if (error instanceof PlantStoreError) return undefined;
     throw error;
   }
 }

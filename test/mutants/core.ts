@@ -153,8 +153,10 @@ a start whose quarantine is not synced may be tried again: store/open
 + throw isTold ? cause : new Error(
 store/scan.ts
 an unfinished write of a running server is left out of a backup without a word: store/repair
--     const mayBeTorn = !isHeld && isAsKnown
-+     const mayBeTorn = isAsKnown
+- durableBytes === undefined && !isShort
++ !isShort
+a log that was cut below its checkpoint is served: store/logs
+-     if (isShort && this.#problem === undefined) throw changedError(file.path, size, checkpoint);
 store/import-export.ts
 an import goes on after an error of the store: store/import
 - if ((outcome.number ?? STORE_ERRORS) >= STORE_ERRORS) throw outcome;
@@ -168,8 +170,10 @@ a repair loses what another program has appended meanwhile: store/repair
 a repair that was killed is never made durable: store/repair
 -       await withIoError(\`Cannot sync "\${directory}"\`, () => syncFolderAndName(directory));
 a repair keeps the last plant of an id: store/logs
--     return present === undefined ? record : repeat
-+     return present !== -1 ? record : repeat
+-     return index.add(plant.id, 0) === undefined ? record
++     return index.add(plant.id, 0) !== -1 ? record
+a repair loses a last line without a line feed: store/logs
+-   await file.append(NEW_LINE);
 an unfinished restore is repaired to an empty store: store/logs
 -     await assertMayBeMissing(logPath);
 store/backup.ts

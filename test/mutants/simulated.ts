@@ -48,22 +48,22 @@ a start serves a log that it has not synced: crash
 a torn end stays: crash
 -     if (tail !== undefined) await cutTail(file, end.bytes, tail);
 a start takes a missing log beside a checkpoint for a new one: rot
--     if (checkpoint !== undefined) throw changedError(logPath, "it is missing", checkpoint);
+-     if (checkpoint !== undefined) throw changedError(logPath, undefined, checkpoint);
 a start takes half a restore for a new store: crash
 -     if (disk.stat(\`\${logPath}.new\`) !== undefined) {
 +     if (logPath === "") {
 a reader reads what is not durable: crash
--     const size = holder === undefined ? file.end : holder.durableBytes;
-+     const size = holder === undefined || holder.durableBytes !== undefined ? file.end : undefined;
+-     if (holder === undefined) return yield* scan.lines({ file, checkpoint });
++     if (holder?.durableBytes !== 0) return yield* scan.lines({ file, checkpoint });
 store/scan.ts
 a log that its checkpoint does not know is served or copied: rot
--       throw changedError(file.path, what, checkpoint);
+-         if (crc32 !== checkpoint.crc32) throw changedError(file.path, size, checkpoint);
 a start cuts what is no torn end: meddling
 -   return firstLine < 0 || rest.subarray(0, firstLine).includes(0);
 +   return firstLine < rest.length;
 store/verify-repair.ts
 a repair keeps nothing of what it leaves out: rot
--       if (rest.length > 0) await quarantine(file.path, rest);
+-       if (rest.length > 0) await quarantine(file.path, Buffer.concat(rest));
 a repair leaves the checkpoint of the old log: rot
 -   await writeCheckpoint(file.path, end, lock);
 store/backup.ts
