@@ -104,28 +104,19 @@ export function checkBodyHeaders({ headers }: IncomingMessage): void {
 
 /** No real request passes through more proxies. */
 const PROXIES_MAX = 32;
+/** Of an IPv4 address that is written as IPv6, and of an address with its interface. */
+const PREFIX_OR_ZONE = /^::ffff:(?=[0-9.]+$)|%.*/gi;
 
 /**
  * The address of the peer; of a trusted proxy, the last address in `X-Forwarded-For` that is no trusted proxy:
  * each proxy appends the address that called it, and the client may have invented what is before.
  */
 export function clientOf({ headers, socket }: IncomingMessage, trusted?: TrustedProxies) {
-  let client = socket.remoteAddress?.replace(PREFIX_OR_ZONE, "");
-  if (trusted === undefined) return client;
-  const list = `${headers["x-forwarded-for"] ?? ""}`.split(",").slice(-PROXIES_MAX);
-  while (client !== undefined && trusted.check(client, isIP(client) === 6 ? "ipv6" : "ipv4")) {
-    const before = addressIn((list.pop() ?? "").trim());
-    if (before === undefined) break;
-    client = before;
-  }
-  return client;
-}
-
-/** Of an IPv4 address that is written as IPv6, and of an address with its interface. */
-const PREFIX_OR_ZONE = /^::ffff:(?=[0-9.]+$)|%.*/gi;
-
-/** The address in `192.0.2.1:4711`, `[2001:db8::1]:4711` or `fe80::1%eth0`. */
-function addressIn(text: string): string | undefined {
-  const bare = isIP(text) ? text : text.replace(/^\[?(.*?)\]?(?::[0-9]+)?$/, "$1");
-  return isIP(bare) ? bare.replace(PREFIX_OR_ZONE, "") : undefined;
+  const peer = socket.remoteAddress?.replace(PREFIX_OR_ZONE, "");
+  if (peer === undefined || trusted === undefined) return peer;
+  const before = `${headers["x-forwarded-for"] ?? ""}`.split(",").slice(-PROXIES_MAX);
+  const hops = [...before.map((text) => text.trim().replace(PREFIX_OR_ZONE, "")), peer];
+  return hops.findLast((hop, at) => {
+    return isIP(hops[at - 1] ?? "") === 0 || !trusted.check(hop, isIP(hop) === 6 ? "ipv6" : "ipv4");
+  });
 }

@@ -135,9 +135,4 @@ export const CONNECTIONS: readonly Case[] = [
     cut: "everywhere",
     stores: X,
   }),
-  good(
-    "a body in 1,024 chunks of one byte is stored",
-    { chunks: [...X.replace("<1>", "7000001").padEnd(1024)] },
-    { stores: '{"id":7000001,"name":"x"}' },
-  ),
 ];
