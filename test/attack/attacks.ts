@@ -1,7 +1,9 @@
 /**
- * What one client may try against the others: each attack is a row of this table. `attacker.ts` carries one out in a
- * process of its own, and `one-client.attack.ts` checks what other clients notice.
+ * What one client may try against the others: each attack is a row of this table, which `attack` carries out.
+ * `one-client.attack.ts` checks what other clients notice.
  */
+import { once } from "node:events";
+import net from "node:net";
 import { encodeRequest } from "../support/contract.ts";
 
 /** What an attacker knows of the server. */
@@ -22,7 +24,7 @@ export interface Attack {
   /** How many requests a connection sends before it has a response; default: 1. */
   readonly ahead?: number;
   /** What happens to the responses; each one that is "read" is followed by another request. */
-  readonly responses: "read" | "read slowly" | "discarded" | "never read" | "not waited for";
+  readonly responses: "read" | "read slowly" | "discarded" | "never read";
   /** Whether the server speaks TLS. */
   readonly overTls?: boolean;
 }
@@ -85,16 +87,14 @@ const unknown = Buffer.from("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 const metrics = Buffer.from("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
 const NDJSON = { Accept: "application/x-ndjson" };
 
-type More = Partial<Pick<Attack, "ahead" | "overTls">>;
-
 /** A row of the table. */
-function attack(
+function row(
   by: Attack["by"],
   name: string,
   connections: number,
   responses: Attack["responses"],
   send: Attack["send"],
-  more: More = {},
+  more: Partial<Pick<Attack, "ahead" | "overTls">> = {},
 ): Attack {
   return { by, name, connections, responses, send, ...more };
 }
@@ -104,11 +104,10 @@ const WRITER = "a write token";
 const NOBODY = "no token";
 const NOTHING = () => Buffer.alloc(0);
 const longRead = same(({ reader }) => read(reader, `/plants/${LONG_ID}`));
-const list = same(({ reader }) => read(reader, "/plants?limit=1000"));
 const stream = same(({ reader }) => read(reader, "/plants", NDJSON));
 
 export const ATTACKS: readonly Attack[] = [
-  attack(
+  row(
     READER,
     "GET and HEAD of a plant of 1 MiB, and HEAD of pages of 1,000 plants",
     12,
@@ -120,45 +119,24 @@ export const ATTACKS: readonly Attack[] = [
     ),
     { ahead: 10 },
   ),
-  attack(READER, "reads of 1 MiB that nobody waits for", 16, "not waited for", longRead, {
-    ahead: 16,
-  }),
-  attack(READER, "140 streams that are read slowly", 140, "read slowly", stream),
-  attack(READER, "GET of 1 MiB, responses never read", 300, "never read", longRead, { ahead: 10 }),
-  attack(
+  row(READER, "140 streams that are read slowly", 140, "read slowly", stream),
+  row(READER, "GET of 1 MiB, responses never read", 300, "never read", longRead, { ahead: 10 }),
+  row(
     READER,
     "reads with a body in chunks of one byte",
     80,
     "discarded",
     same(({ reader }) => inBytes(reader, "GET", NDJSON)),
   ),
-  attack(
-    READER,
-    "pipelined reads and lists, 600 ahead",
-    8,
-    "read",
-    inTurn(
-      same(({ reader }) => read(reader, "/plants/7")),
-      list,
-      same(({ reader }) => read(reader, `/plants?limit=${reader}`)),
-    ),
-    { ahead: 600 },
-  ),
-  attack(READER, "CONNECT after pipelined requests", 64, "discarded", (target, count) =>
-    Buffer.concat([
-      ...Array<Buffer>(15).fill(list(target, count)),
-      read(target.reader, "a:1", {}, "CONNECT"),
-    ]),
-  ),
-  attack(WRITER, "creates of 1 MiB, responses never read", 200, "never read", ({ writer }, count) =>
+  row(WRITER, "creates of 1 MiB, responses never read", 200, "never read", ({ writer }, count) =>
     create(writer, `{"id":${FIRST_ID + count}${longTail}`),
   ),
-  attack(WRITER, "half-sent bodies", HALF_SENT.length, "read", ({ writer }, count) => {
+  row(WRITER, "half-sent bodies", HALF_SENT.length, "read", ({ writer }, count) => {
     const request = create(writer, `{"id":1${longTail}`);
     const headBytes = request.indexOf("\r\n\r\n") + 4;
     return request.subarray(0, headBytes + (HALF_SENT[count % HALF_SENT.length] ?? 0));
   }),
-  attack(
+  row(
     WRITER,
     "bodies in chunks of one byte, with a token and without",
     64,
@@ -168,14 +146,14 @@ export const ATTACKS: readonly Attack[] = [
       same(() => inBytes("none", "POST")),
     ),
   ),
-  attack(
+  row(
     WRITER,
     "bodies of 1 MiB of brackets and of many members",
     64,
     "read",
     inTurn(fill("", "["), fill('{"id":', '1,"a":')),
   ),
-  attack(
+  row(
     WRITER,
     "small creates, 1,000 ahead",
     400,
@@ -183,11 +161,11 @@ export const ATTACKS: readonly Attack[] = [
     ({ writer }, count) => create(writer, `{"id":${FIRST_ID + count},"name":"a"}`),
     { ahead: 1000 },
   ),
-  attack(NOBODY, "silent connections on all places", 3400, "read", NOTHING, { overTls: true }),
-  attack(NOBODY, "no token, responses never read", 1000, "never read", () => unknown, {
+  row(NOBODY, "silent connections on all places", 3400, "read", NOTHING, { overTls: true }),
+  row(NOBODY, "no token, responses never read", 1000, "never read", () => unknown, {
     ahead: 1000,
   }),
-  attack(
+  row(
     "a local user",
     "pipelined /metrics of the admin listener, and bodies that nobody reads",
     28,
@@ -198,3 +176,53 @@ export const ATTACKS: readonly Attack[] = [
     ),
   ),
 ];
+
+/** The kernel drops the packets of more that wait to be accepted. */
+const OPENED_AT_A_TIME = 200;
+const SLOW_READ_EVERY_MS = 1000;
+const STATUS = "HTTP/1.1 ";
+
+/** Carries out an attack, with a new connection for each that closes, until the returned function is called. */
+export function attack(row: Attack, target: Target): () => void {
+  const { by, connections, ahead = 1, responses, send } = row;
+  const port = by === "a local user" ? target.adminPort : target.port;
+  const sockets = new Set<net.Socket>();
+  let count = 0;
+  let isOver = false;
+  const open = (): net.Socket => {
+    const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
+    const sendMore = (requests: number) =>
+      socket.write(Buffer.concat(Array.from({ length: requests }, () => send(target, count++))));
+    sockets.add(socket.on("error", () => {}));
+    socket
+      .on("connect", () => sendMore(ahead))
+      .on("close", () => {
+        sockets.delete(socket);
+        setTimeout(() => isOver || open(), 1);
+      });
+    let rest = "";
+    if (responses !== "never read")
+      socket.on("data", (chunk) => {
+        if (responses === "read slowly") {
+          socket.pause();
+          setTimeout(() => socket.resume(), SLOW_READ_EVERY_MS);
+        }
+        if (responses !== "read") return;
+        const parts = (rest + chunk.toString("latin1")).split(STATUS);
+        rest = parts.at(-1)?.slice(1 - STATUS.length) ?? "";
+        if (parts.length > 1) sendMore(parts.length - 1); // each response is followed by another request
+      });
+    return socket;
+  };
+  const begin = async () => {
+    for (let opened = 1; opened <= connections && !isOver; opened++) {
+      const connected = once(open(), "connect").catch(() => {});
+      if (opened % OPENED_AT_A_TIME === 0) await connected;
+    }
+  };
+  void begin();
+  return () => {
+    isOver = true;
+    for (const socket of sockets) socket.destroy();
+  };
+}
