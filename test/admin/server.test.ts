@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import diagnostics from "node:diagnostics_channel";
+import http from "node:http";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { isLoopback, isSafeHost } from "../../src/admin/server.ts";
@@ -50,6 +51,14 @@ test("a page that cannot be rendered gets 500 and a warning, and the server cont
   admin.status.tokens = () => assert.fail("a defect");
   assert.deepEqual([errorNumber(await admin.get("/metrics")), warnings.length], [50001, 1]);
   assert.equal((await admin.get("/healthz")).status, 200);
+});
+
+test("a connection that cannot be accepted is a warning, and the server continues", async (t) => {
+  const { mock } = t.mock.method(http, "createServer");
+  const { get } = await startAdmin(t);
+  const warnings = collectWarnings(t, "admin");
+  mock.calls[0]?.result?.emit("error", new Error("EMFILE"));
+  assert.deepEqual([warnings.length, (await get("/healthz")).status], [1, 200]);
 });
 
 test("an IP address and a name without a dot are safe as a Host; no other name is", () => {

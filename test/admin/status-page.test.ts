@@ -1,13 +1,9 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { Recorder } from "../../src/admin/recorder.ts";
 import { renderPage } from "../../src/admin/status-page.ts";
 import { batches, publishWarning, requests } from "../../src/core/channels.ts";
 import { freezeTime, TestStatus } from "../support/admin.ts";
-import { UNSHIPPED } from "../support/docs.ts";
-import { ROOT } from "../support/package.ts";
 
 /** A page at a time that stands. `read` returns its text as a person reads it. */
 function openPage(t: TestContext) {
@@ -30,12 +26,6 @@ const REFUSED = { ...CREATE, status: 503, error: 50301 };
 test("the page has no script, and loads nothing", (t) => {
   const loading = /<script|<link|<img| (src|srcset|action|style|on[a-z]+)=|url\(|@import/;
   assert.doesNotMatch(openPage(t).render(), loading);
-});
-
-test("the picture of the page in the README is a PNG of at most 60 KB", () => {
-  const png = readFileSync(path.join(ROOT, UNSHIPPED));
-  assert.equal(png.toString("latin1", 0, 8), "\x89PNG\r\n\x1a\n");
-  assert.ok(png.length <= 60_000, `${png.length}`);
 });
 
 test("values from outside are shown as text, never as markup", (t) => {

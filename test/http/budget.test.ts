@@ -14,30 +14,24 @@ function takes(budget: Budget, client: string, bytes: number): boolean {
   }
 }
 
-test("a lone client gets half of a budget", () => {
-  const budget = new Budget(100);
-  assert.equal(takes(budget, "a", 30), true);
-  assert.equal(takes(budget, "a", 21), false);
-  assert.equal(takes(budget, "a", 20), true);
-  assert.equal(takes(budget, "a", 1), false);
-  budget.giveBack("a", 1);
-  assert.equal(takes(budget, "a", 1), true);
-});
-
-test("whatever others do, a client that holds nothing gets half of what is free", () => {
+test("a client gets as much as stays free, so a new one always gets half of that, whatever others do", () => {
   const step = fc.tuple(fc.constantFrom("a", "b", "c", ""), fc.nat({ max: 120 }), fc.boolean());
   fc.assert(
     fc.property(fc.array(step, { minLength: 1, maxLength: 60 }), (steps) => {
       const budget = new Budget(1000);
       const held: [client: string, bytes: number][] = [];
+      const sumOf = (...names: string[]) =>
+        held.reduce((sum, [name, bytes]) => sum + (names.includes(name) ? bytes : 0), 0);
+      const free = () => 1000 - sumOf("a", "b", "c", "");
       for (const [client, bytes, isTaking] of steps) {
+        const most = Math.floor((free() - sumOf(client)) / 2);
+        assert.equal(takes(budget, client, Math.max(0, most) + 1), false, "more than stays free");
         if (isTaking && takes(budget, client, bytes)) held.push([client, bytes]);
         else budget.giveBack(...(held.shift() ?? ["a", 0]));
       }
-      const free = 1000 - held.reduce((sum, [, bytes]) => sum + bytes, 0);
-      assert.ok(free >= 0);
-      assert.equal(takes(budget, "other", Math.floor(free / 2)), true);
-      budget.giveBack("other", Math.floor(free / 2));
+      const half = Math.floor(free() / 2);
+      assert.equal(takes(budget, "other", half), true);
+      budget.giveBack("other", half);
       for (const [client, bytes] of held) budget.giveBack(client, bytes);
       assert.equal(takes(budget, "other", 500), true, "all was given back");
     }),

@@ -1,13 +1,13 @@
 /** How many connections our own server has open at once, and which one makes room. */
 import assert from "node:assert/strict";
-import { describe, type TestContext, test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest } from "../support/contract.ts";
 import type { RawAnswer } from "../support/raw.ts";
 import { type Service, startService } from "../support/service.ts";
-import { collectWarnings, TIMEOUT } from "../support/watch.ts";
+import { collectWarnings } from "../support/watch.ts";
 
 function create(service: Service, token = service.token): Buffer {
   return encodeRequest({ token }, { body: '{"id":1,"name":"x"}' });
@@ -66,8 +66,10 @@ test("the client with the most connections loses its oldest", async (t) => {
   }
 });
 
-describe("under TLS", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
-  test("a silent handshake makes room, then a finished one without a good token", async (t) => {
+test(
+  "under TLS a silent handshake makes room, then a finished one without a good token",
+  NEEDS_OPENSSL,
+  async (t) => {
     const tls = makeCertificate(t, "localhost");
     const service = await startService(t, { connectionsMax: 2, tls });
     const known = await Client.connectSecurely(service.port, tls.cert);
@@ -81,5 +83,5 @@ describe("under TLS", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
       assertPlant(await ask(client, create(service)), { name: "x" });
     }
     for (const client of [last, known]) client.destroy();
-  });
-});
+  },
+);

@@ -6,7 +6,6 @@ import { type TestContext, test } from "node:test";
 import {
   PlantServer,
   type PlantService,
-  PlantStoreError,
   type RequestMessage,
   type TokenVerifier,
 } from "../../src/index.ts";
@@ -116,6 +115,20 @@ test("nothing is read ahead of a client that does not read its streams, and read
   await until("the reading has ended", () => source.open === 0);
 });
 
+for (const [what, headers] of BOTH) {
+  test(`the connection of ${what} that its client does not read has a limit of time`, async (t) => {
+    const source = new Long();
+    const started = collectMessages<{ socket: net.Socket }>(t, "http.server.request.start");
+    const { askOnly } = await startWith(t, source.list);
+    const requests = collectMessages<RequestMessage>(t, "plant-store:request");
+    const socket = await askOnly(headers, 16);
+    await source.settle();
+    assert.ok(Number(started[0]?.socket.timeout) > 0);
+    socket.destroy();
+    await until("all are published", () => requests.length === 16);
+  });
+}
+
 test("one slice of one list is read at a time, and none for a client that has left", async (t) => {
   const source = new Held();
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
@@ -154,40 +167,29 @@ test("a read whose client has left holds its memory until the store has read", a
   await until("the room is free", async () => (await ask(PAGE, "/plants/1")).status === 200);
 });
 
-function failAfter(cause: unknown, ...slices: readonly Uint8Array[]): List {
-  return async function* () {
-    yield* slices;
-    if (cause !== undefined) throw cause;
-  };
-}
-
-for (const [says, cause, isRevoked] of [
-  ["whose store fails is cut, and a warning has its request", new Error("the disk is gone"), false],
-  ["whose token is revoked after its last plant is cut", undefined, true],
+for (const [says, cause, isRevoked, isCut] of [
+  ["is whole, with an empty slice in it", undefined, false, false],
+  ["whose store fails is cut, and a warning has its request", new Error("gone"), false, true],
+  ["whose token is revoked after its last plant is cut", undefined, true, true],
 ] as const) {
   test(`a stream ${says}`, async (t) => {
     const warnings = collectWarnings(t, "stream");
     const requests = collectMessages<RequestMessage>(t, "plant-store:request");
     let asked = 0;
     const verify = () => (isRevoked && ++asked > 2 ? undefined : GOOD);
-    const { ask } = await startWith(t, failAfter(cause, slice(1)), { verify });
-    await assert.rejects(ask(STREAM));
+    const list = async function* () {
+      yield* [slice(1), Buffer.alloc(0), slice(2)];
+      if (cause !== undefined) throw cause;
+    };
+    const { ask } = await startWith(t, list, { verify });
+    if (isCut) await assert.rejects(ask(STREAM));
+    else assert.equal((await ask(STREAM)).text, `${slice(1, 2)}`);
     const [published] = requests;
-    assert.deepEqual([published?.status, published?.cut], [200, true]);
+    assert.deepEqual([published?.status, published?.cut, requests.length], [200, isCut, 1]);
     const warned = warnings.map(({ requestId }) => requestId);
-    assert.deepEqual(warned, isRevoked ? [] : [published?.requestId]);
+    assert.deepEqual(warned, cause === undefined ? [] : [published?.requestId]);
   });
 }
-
-test("a whole stream is published as such", async (t) => {
-  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
-  const { ask } = await startWith(t, failAfter(undefined, slice(1), Buffer.alloc(0), slice(2)));
-  assert.equal((await ask(STREAM)).text, `${slice(1, 2)}`);
-  assert.deepEqual(
-    requests.map(({ status, cut }) => [status, cut]),
-    [[200, false]],
-  );
-});
 
 for (const [what, headers] of BOTH) {
   test(`${what} whose token is revoked while the store reads is 40102`, async (t) => {
@@ -202,14 +204,4 @@ for (const [what, headers] of BOTH) {
     source.release();
     assertError(await response, 40102);
   });
-
-  for (const [error, cause] of [
-    [50303, new PlantStoreError("store_failed", "gone")],
-    [50001, new Error("the disk is gone")],
-  ] as const) {
-    test(`${what} that fails before its first plant is ${error}`, async (t) => {
-      const { ask } = await startWith(t, failAfter(cause, Buffer.alloc(0)));
-      assertError(await ask(headers), error);
-    });
-  }
 }

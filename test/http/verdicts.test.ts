@@ -1,11 +1,12 @@
 /** When a token is verified, and verdicts that come late. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { PlantServer, PlantStoreError, type TokenVerifier, type Verdict } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { chunked, encodeRequest, resultOf } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
-import { usedBytes } from "../support/memory.ts";
 import { openStore } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 
@@ -30,19 +31,12 @@ const create = (token: string, id: number, name = "x") =>
   encodeRequest({ token }, { body: `{"id":${id},"name":"${name}"}` });
 
 test("a token is verified with every request", async (t) => {
-  const asked: string[] = [];
-  const verify = (token: string) => {
-    asked.push(token);
-    return token === "good" ? CALLER : undefined;
-  };
-  const { client } = await connect(t, { verify });
-  const results: number[] = [];
-  for (const token of ["good", "good", "goodd", "Good", "good"]) {
-    await client.send(create(token, 1));
-    results.push(resultOf(await client.next()));
+  let isGood = true;
+  const { client } = await connect(t, { verify: () => (isGood ? CALLER : undefined) });
+  for (isGood of [true, false, true]) {
+    await client.send(create("good", 1));
+    assert.equal(resultOf(await client.next()), isGood ? 200 : 40102);
   }
-  assert.deepEqual(results, [200, 200, 40102, 40102, 200]);
-  assert.deepEqual(asked, ["good", "good", "goodd", "Good", "good"]);
 });
 
 const UNREADABLE = new PlantStoreError("tokens_unreadable", "cannot poll");
@@ -99,11 +93,18 @@ describe("while a token is verified", () => {
   });
 
   /** A create in chunks of one byte. */
+  const headers = { "Transfer-Encoding": "chunked" };
   const inBytes = (token: string, body: string) =>
-    encodeRequest(
-      { token },
-      { headers: { "Transfer-Encoding": "chunked" }, body: chunked(...body) },
-    );
+    encodeRequest({ token }, { headers, body: chunked(...body) });
+
+  setFlagsFromString("--expose-gc");
+  const gc: () => void = runInNewContext("gc");
+  /** The bytes of objects, buffers and long texts. */
+  const usedBytes = () => {
+    for (let round = 0; round < 2; round++) gc(); // the second waits for the thread that frees buffers
+    const { heapUsed, external } = process.memoryUsage();
+    return heapUsed + external;
+  };
 
   test("a body takes no more memory than its length", async (t) => {
     const tokens = new WaitingVerifier();
