@@ -3,14 +3,14 @@
  *
  * Invariants. A statement is waited for while its host is the primary: to give it up would leave its process
  * waiting for the standby, and a new one would wait for the same. One probe, twice a second, is the lease of the
- * primary, the poll of the tokens and of the settings, and the clock of the connections: a statement that is
- * past its deadline, and older than a probe that has committed since, has lost its connection, because the
- * standby confirms in order. While a probe hangs, all hosts are asked; while probes commit, the other ones.
+ * primary, and the poll of the tokens and of the settings. While a statement is slow, the other hosts are asked
+ * whether one of them was promoted. A statement that is past its deadline, and on which the server does not
+ * work, has lost its connection.
  */
 import { clock, sleep } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { startAge } from "../core/live-tokens.ts";
-import type { DatabaseStatus } from "../core/services.ts";
+import type { DatabaseStatus, Timer } from "../core/services.ts";
 import { type Connection, DatabaseError, type Rows } from "./connection.ts";
 import {
   explainMissing,
@@ -21,10 +21,10 @@ import {
 } from "./hosts.ts";
 import { IS_WORKING, LIST_TOKENS, NO_STANDBY, PROBE, STANDBYS } from "./schema.ts";
 
-/** How often the hosts are asked while a probe hangs. */
-const CONFIRM_MS = 2000;
-/** How many probes commit before the hosts that are not in use are asked. */
-const PROBES_PER_SEARCH = 4;
+/** While a statement takes longer, the other hosts are asked again and again. */
+const SLOW_MS = 200;
+/** After so many times this long they are asked in any case. */
+const TICKS = 10;
 
 const NO_COMMITS =
   "The database confirms no commit; its synchronous standby may be missing. Until it is back, requests with a " +
@@ -40,7 +40,8 @@ export class Database {
   readonly writes: SerialConnection;
   readonly #probes: SerialConnection;
   readonly #requireSync: boolean;
-  #committedProbes = 0;
+  readonly #watching: Timer;
+  #ticks = 0;
   /** The estimate of the engine; `undefined` before its first one. */
   plants: number | undefined;
   #isSynchronous: boolean | undefined;
@@ -54,6 +55,8 @@ export class Database {
     this.deadlineMs = options.deadlineMs;
     this.#requireSync = options.requireSync;
     this.hosts = new Hosts(options);
+    this.#watching = clock.setInterval(() => this.#watch(), SLOW_MS);
+    this.#watching.unref();
     this.reads = new SerialConnection(this.hosts);
     this.writes = new SerialConnection(this.hosts);
     this.#probes = new SerialConnection(this.hosts);
@@ -93,7 +96,8 @@ export class Database {
    * @throws DatabaseError if there is no primary at the deadline, or the database cannot be used.
    */
   async probe(version: string) {
-    const timer = clock.setInterval(() => void this.#confirm(), CONFIRM_MS);
+    const warn = () => this.#warn(this.hosts.lastError);
+    const timer = clock.setInterval(warn, this.deadlineMs);
     try {
       return await this.#probes.run((each) => this.#probe(each, version), this.deadlineMs);
     } catch (error) {
@@ -118,42 +122,48 @@ export class Database {
     if (!isSynchronous && this.#isSynchronous !== false) publishWarning(NO_STANDBY);
     this.#isSynchronous = isSynchronous;
     this.plants = Number(estimate) >= 0 ? Number(estimate) : undefined;
-    for (const each of this.#findLate(age())) each.close();
     if (this.#warned) publishWarning(`Reconnected to the database at "${hosts.inUse}"`);
     this.#warned = "";
-    if (++this.#committedProbes % PROBES_PER_SEARCH === 0) void hosts.findRival();
     const version = `${connection.pid} ${changes}`; // another server may have other tokens
     const tokens = version === known ? undefined : await connection.query(LIST_TOKENS);
     return { age, version, tokens };
   }
 
-  /** The connections with a statement that is past its deadline, and was sent longer ago. */
-  #findLate(ageMs: number): Connection[] {
-    const now = clock.monotonicMs();
-    const limitMs = Math.max(ageMs, this.deadlineMs, CONFIRM_MS);
-    return this.hosts.connections.filter(({ busySince = now }) => now - busySince > limitMs);
+  /** Asks the other hosts while a statement is slow, and at times in any case: one may have been promoted. */
+  #watch(): void {
+    if (this.hosts.isClosed) clock.clearInterval(this.#watching);
+    const isDue = ++this.#ticks % TICKS === 0;
+    if (isDue || this.#listSlow(SLOW_MS).length > 0) void this.hosts.findRivals();
+    if (isDue) void this.#closeForgotten();
   }
 
-  /** Asks all hosts while a probe hangs, and closes connections that a firewall has forgotten. Never rejects. */
-  async #confirm(): Promise<void> {
+  /** The connections whose statement was sent so long ago. */
+  #listSlow(ms: number): Connection[] {
+    const now = clock.monotonicMs();
+    return this.hosts.connections.filter(({ busySince = now }) => now - busySince >= ms);
+  }
+
+  /** Closes late connections of which the server knows nothing, or waits for a statement. Never rejects. */
+  async #closeForgotten(): Promise<void> {
+    const late = this.#listSlow(Math.max(this.deadlineMs, SLOW_MS * TICKS));
+    if (late.length === 0) return;
     try {
-      await this.hosts.find();
-      const late = this.#findLate(0);
-      if (late.length === 0) return;
-      this.#warn(new DatabaseError(NO_COMMITS));
       const connection = await this.hosts.connect();
-      for (const each of late) {
-        const working = await connection.query(IS_WORKING, [each.pid]);
-        if (working.length === 0) each.close();
+      try {
+        for (const each of late) {
+          const working = await connection.query(IS_WORKING, [each.pid]);
+          if (working.length === 0) each.close();
+        }
+      } finally {
+        connection.close();
       }
-      connection.close();
     } catch (error) {
       this.#warn(error as DatabaseError);
     }
   }
 
   /** Warns of each reason once, and again at each deadline. */
-  #warn({ message }: DatabaseError): void {
+  #warn({ message = NO_COMMITS }: Partial<Error> = {}): void {
     const now = clock.monotonicMs();
     const isKnown = message === this.#warned && now - this.#warnedAt < this.deadlineMs;
     if (isKnown || this.hosts.isClosed) return;

@@ -41,6 +41,8 @@ export class UnusableDatabaseError extends DatabaseError {
 const CONNECT_TIMEOUT_MS = 2000;
 /** How long the other hosts may take to respond once one of them accepts writes. */
 const GRACE_MS = 250;
+/** How often a search asks the hosts that have responded while another one is silent. */
+const ASK_MS = 100;
 
 export class Hosts {
   isClosed = false;
@@ -54,6 +56,8 @@ export class Hosts {
   /** The server in use. */
   #primary: Server | undefined;
   #search: Promise<Server> | undefined;
+  /** The hosts that are being asked whether they accept writes, by their names. */
+  readonly #asking = new Map<string, Promise<Server>>();
   /** Longer while two hosts accept writes: then none is left out because it responds late. */
   #graceMs = GRACE_MS;
   /** The highest one that was seen. */
@@ -93,7 +97,7 @@ export class Hosts {
 
   /** A new connection to the primary. @throws DatabaseError */
   async connect(): Promise<Connection> {
-    const primary = this.#primary ?? (await this.find());
+    const primary = this.#primary ?? (await this.#find());
     const { connection, row } = await this.#open(primary.host).catch((error: DatabaseError) => {
       const isFull = error.sqlstate === "53300"; // it has no room for another connection
       if (!isFull && this.#primary === primary) this.#primary = undefined;
@@ -104,31 +108,63 @@ export class Hosts {
     throw new UnusableDatabaseError(primary.host, row[0]);
   }
 
+  /** Asks the hosts that are not in use whether one of them accepts writes, too. Never rejects. */
+  async findRivals(): Promise<void> {
+    const known = this.#primary;
+    try {
+      if (known === undefined) return void (await this.#find());
+      const others = this.#readUrl().hosts.filter((host) => formatHost(host) !== this.inUse);
+      const compare = (found: Server) => this.#primary === known && this.#use([known, found]);
+      await Promise.allSettled(others.map((host) => this.#ask(host).then(compare)));
+    } catch {} // the next connection has the reason
+  }
+
   /** Asks all hosts, and uses the primary; joins the search under way, if any. @throws DatabaseError */
-  find(): Promise<Server> {
-    this.#search ??= this.#find().finally(() => {
+  #find(): Promise<Server> {
+    this.#search ??= this.#findOnce().finally(() => {
       this.#search = undefined;
     });
     return this.#search;
   }
 
-  /** Asks the hosts that are not in use whether one of them accepts writes, too. Never rejects. */
-  async findRival(): Promise<void> {
-    await this.#find(this.#primary).catch(() => {}); // the next connection asks again
+  /**
+   * Asks all hosts at once, and again while one of them is silent: another one may be promoted. Once one accepts
+   * writes, the others have a little time to respond.
+   */
+  async #findOnce(): Promise<Server> {
+    const { hosts } = this.#readUrl();
+    const silent = new Set(hosts);
+    const found: Server[] = [];
+    const errors = new Map<DatabaseHost, DatabaseError>();
+    const asked = hosts.map(async (host) => {
+      while (found.length === 0) {
+        try {
+          return found.push(await this.#ask(host));
+        } catch (error) {
+          errors.set(host, error as DatabaseError);
+        } finally {
+          silent.delete(host);
+        }
+        if (silent.size === 0) break;
+        await sleep(ASK_MS);
+      }
+      throw errors.get(host);
+    });
+    await Promise.any(asked).catch(() => {});
+    if (silent.size > 0) await Promise.race([Promise.allSettled(asked), sleep(this.#graceMs)]);
+    if (found.length > 0) return this.#use(found);
+    // While one of the hosts may still come back, what the others respond decides nothing.
+    const all = [...errors.values()];
+    const [first] = all.every((error) => this.isFinal(error)) ? all : [];
+    throw first ?? new DatabaseError([...new Set(all.map(({ message }) => message))].join("; "));
   }
 
-  async #find(known?: Server): Promise<Server> {
-    const knownName = known && formatHost(known.host);
-    const hosts = this.#readUrl().hosts.filter((host) => formatHost(host) !== knownName);
-    const { found, errors } = await this.#ask(hosts);
-    if (known !== undefined && this.#primary !== known) return known; // it was lost meanwhile
-    const servers = known === undefined ? found : [known, ...found];
-    const [best, ...others] = servers.sort((a, b) => b.timeline - a.timeline);
-    if (best === undefined) {
-      // While one of the hosts may still come back, what the others respond decides nothing.
-      const [first] = errors.every((error) => this.isFinal(error)) ? errors : [];
-      throw first ?? new DatabaseError([...new Set(errors.map((each) => each.message))].join("; "));
-    }
+  /** Uses the server of the highest timeline, if it may be used. @throws UnusableDatabaseError */
+  #use(servers: Server[]): Server {
+    const [best, ...others] = servers.sort((a, b) => b.timeline - a.timeline) as [
+      Server,
+      ...Server[],
+    ];
     const { host, timeline, startedAt, row } = best;
     const rival = others.find((each) => each.timeline === timeline && each.startedAt !== startedAt);
     const why = rival
@@ -144,24 +180,18 @@ export class Hosts {
     return best;
   }
 
-  /** Asks hosts at once. When one of them accepts writes, the others have a little time to respond. */
-  async #ask(hosts: readonly DatabaseHost[]) {
-    const found: Server[] = [];
-    const errors: DatabaseError[] = [];
-    const asked = hosts.map(async (host) => {
-      try {
-        const server = await this.#open(host);
-        server.connection.close();
-        found.push(server);
-      } catch (error) {
-        errors.push(error as DatabaseError);
-        throw error;
-      }
-    });
-    await Promise.any(asked).catch(() => {});
-    const isDone = found.length + errors.length === hosts.length;
-    if (!isDone) await Promise.race([Promise.allSettled(asked), sleep(this.#graceMs)]);
-    return { found, errors };
+  /** Whether a host accepts writes; joins the question under way, if any. @throws DatabaseError */
+  async #ask(host: DatabaseHost): Promise<Server> {
+    const name = formatHost(host);
+    const asking = this.#asking.get(name) ?? this.#open(host);
+    this.#asking.set(name, asking);
+    try {
+      const server = await asking;
+      server.connection.close();
+      return server;
+    } finally {
+      this.#asking.delete(name);
+    }
   }
 
   /** Connects to a host, which must accept writes, in 2 s. @throws DatabaseError */

@@ -27,8 +27,8 @@ a commit is proven by no standby: postgres/unfit.installed
 - if (row?.[1] === "t") break;
 + if (row) break;
 a connection that a firewall has forgotten is kept: postgres/faults.installed
-- for (const each of this.#findLate(age())) each.close();
-+ for (const each of this.#findLate(Infinity)) each.close();
+- if (working.length === 0) each.close();
++ if (working.length < 0) each.close();
 postgres/schema.ts
 a database without fsync is accepted: postgres/unfit.installed
 - WHEN current_setting('fsync') <> 'on' THEN 'run: ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();'
