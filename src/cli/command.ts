@@ -82,16 +82,6 @@ export type ExitStatus = 0 | 1 | 2 | 3;
 /** The command line was wrong: status 2. */
 export class UsageError extends Error {}
 
-/** Names the commands of the group that the first word names, or else all commands. */
-export function unknownCommand(argv: readonly string[], commands: readonly Command[]): UsageError {
-  const names = commands.map(({ name }) => name);
-  const group = names.filter((name) => name.startsWith(`${argv[0]} `));
-  const got = argv.slice(0, group.length > 0 ? 2 : 1).join(" ");
-  const shown = got.replace(/=.*/s, ""); // the value of an option may be secret
-  const expected = (group.length > 0 ? group : names).join(", ");
-  return new UsageError(`expected a command (${expected}), got "${shown}"; see plant-store --help`);
-}
-
 /**
  * The arguments, and the value of each option.
  *

@@ -1,27 +1,24 @@
 /** The commands that read, check, copy and repair the stored plants. */
 import fs from "node:fs";
 import path from "node:path";
+import { PlantStoreError } from "../core/errors.ts";
 import { INT64_RANGE, parseInt64 } from "../core/json.ts";
-import { validatePlant } from "../core/plant.ts";
 import {
   type BackupReport,
   backup as backUp,
   backupInto,
-  exportLines,
   type ImportReport,
   importPlants,
-  type NewPlant,
   type PlantService,
   repairLog,
   restore as restoreInto,
   verifyLog,
 } from "../index.ts";
 import { withIoError } from "../log/disk.ts";
-import { eachLine } from "../store/scan.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { DATA, flag, JSON_OUTPUT, numbers, text } from "./options.ts";
 import { count, printLines, printMessage, printStored, withProgress } from "./output.ts";
-import { existingFolder, isDatabase, openStore, ownFolder, STORE, withDatabase } from "./store.ts";
+import { existingFolder, openStore, ownFolder, STORE, withStored } from "./store.ts";
 
 const get = defineCommand({
   name: "get",
@@ -33,27 +30,11 @@ const get = defineCommand({
     if (id === undefined) {
       throw new UsageError(`get: expected an int64 as ID, ${INT64_RANGE}, got "${text}"`);
     }
-    const line = isDatabase(options)
-      ? await withDatabase(options, ({ plants }) => plants.getLine(id))
-      : await findLine(existingFolder(options.data), id);
-    if (line === undefined) printMessage(`no plant has the id ${id}`);
-    else await printStored([Buffer.concat([line, Buffer.from("\n")])]);
-    return line === undefined ? 1 : 0;
+    const line = await withStored(options, existingFolder, (_, plants) => plants.getLine(id));
+    if (line === undefined) throw new Error(`no plant has the id ${id}`);
+    await printStored([Buffer.concat([line, Buffer.from("\n")])]);
   },
 });
-
-/** The line of the log that is the plant with this id. */
-async function findLine(data: string, id: bigint): Promise<Buffer | undefined> {
-  let found: Buffer | undefined;
-  for await (const lines of exportLines(data)) {
-    eachLine(lines, (start, end, plant) => {
-      if (plant?.id === id) found = lines.subarray(start, end);
-      return found === undefined;
-    });
-    if (found !== undefined) break;
-  }
-  return found;
-}
 
 const exportCommand = defineCommand({
   name: "export",
@@ -62,9 +43,7 @@ const exportCommand = defineCommand({
   details: `What it prints can be imported: plant-store export --database URL > FILE && plant-store import FILE
 A data directory needs no export: import its file plants.jsonl, or restore a backup.`,
   async run(_, options) {
-    if (isDatabase(options)) {
-      await withDatabase(options, ({ plants }) => printStored(plants.listLines()));
-    } else await printStored(exportLines(existingFolder(options.data)));
+    await withStored(options, existingFolder, (_, plants) => printStored(plants.listLines()));
   },
 });
 
@@ -82,12 +61,18 @@ The exit status is 3 if a line was refused.`,
     if (stat?.isDirectory()) {
       throw new UsageError(`expected a file, got the folder "${file}"; name its plants.jsonl`);
     }
+    const read = () => (file === "-" ? process.stdin : fs.createReadStream(file));
     // A pipe can be read only once.
-    if (stat?.isFile() && !(await isImportable(file))) return 3;
+    const wrong = stat?.isFile() ? (await importText(CHECK, read(), "checking")).refused : 0;
+    if (wrong > 0) {
+      const expected =
+        'expected on each line a plant, such as {"id":7,"name":"Fern","tag":"indoor"}';
+      const message = `nothing was created, ${count(wrong, "line")} refused: ${expected}; correct "${file}"`;
+      throw new PlantStoreError("invalid_json", message);
+    }
     const store = await openStore(options, "import");
     try {
-      const text = file === "-" ? process.stdin : fs.createReadStream(file);
-      const outcome = await importText(store.plants, text, "importing");
+      const outcome = await importText(store.plants, read(), "importing");
       const { created, replayed, refused } = outcome;
       await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
       return refused === 0 ? 0 : 3;
@@ -97,19 +82,8 @@ The exit status is 3 if a line was refused.`,
   },
 });
 
-/** Reads a file as an import does, and creates nothing. Returns whether every line is a plant. */
-async function isImportable(file: string): Promise<boolean> {
-  const create = async (plant: NewPlant) => {
-    validatePlant(plant);
-    return "created" as const;
-  };
-  const text = fs.createReadStream(file);
-  const { refused } = await importText({ create }, text, "checking the file");
-  if (refused === 0) return true;
-  const expected = 'expected on each line a plant, such as {"id":7,"name":"Fern","tag":"indoor"}';
-  printMessage(`nothing was created: ${expected}; correct "${file}" and import it again`);
-  return false;
-}
+/** Creates nothing: whether a line is a plant is known before. */
+const CHECK = { create: async () => "created" as const };
 
 /** How many refused lines are named; the result says how many there were. */
 const NAMED_MAX = 20;
@@ -194,14 +168,15 @@ is written anew: every plant that can be read, the first one of each id. All oth
 lines are moved to plants.jsonl.quarantine.`,
   async run(_, { data, yes = false }) {
     const folder = ownFolder(existingFolder(data));
-    const explain = (error: unknown) => {
-      printMessage(
-        "nothing was changed: --yes writes a new log of every plant that can be read, the first one of each " +
-          "id, and moves all other lines to plants.jsonl.quarantine",
-      );
-      throw error;
-    };
-    if (!yes) await verifyLog(folder).catch(explain);
+    if (!yes) {
+      await verifyLog(folder).catch((error) => {
+        printMessage(
+          "nothing was changed: --yes writes a new log of every plant that can be read, the first one of each " +
+            "id, and moves all other lines to plants.jsonl.quarantine",
+        );
+        throw error;
+      });
+    }
     const { plants, leftOut, isChanged } = await repairLog(folder);
     const moved = `${count(leftOut, "line")} moved to plants.jsonl.quarantine`;
     const held = count(plants, "plant");

@@ -6,7 +6,6 @@ import {
   type ExitStatus,
   readArgs,
   UsageError,
-  unknownCommand,
   VERSION,
 } from "./command.ts";
 import { commands as dataCommands } from "./data-commands.ts";
@@ -30,7 +29,11 @@ async function main(argv: readonly string[]): Promise<ExitStatus> {
   if (first === "help" || argv.includes("--help") || argv.includes("-h")) {
     return print(command === undefined ? describeProgram(COMMANDS) : describeCommand(command));
   }
-  if (command === undefined) throw unknownCommand(argv, COMMANDS);
+  if (command === undefined) {
+    const expected = COMMANDS.map(({ name }) => name).join(", ");
+    const got = first.replace(/=.*/s, ""); // the value of an option may be secret
+    throw new UsageError(`expected a command (${expected}), got "${got}"; see plant-store --help`);
+  }
   const { args, options } = readArgs(command, argv.slice(command.name.split(" ").length));
   return (await command.run(args, options)) ?? 0;
 }

@@ -62,9 +62,7 @@ export const serve = defineCommand({
       // Without a listener, a second signal ends the process at once.
       for (const signal of ["SIGTERM", "SIGINT"]) process.once(signal, () => resolve(undefined));
     });
-    const { databaseDeadlineMs, databaseConnections } = options;
-    const details = { databaseDeadlineMs, databaseConnections, isPatient: true };
-    const store = await Promise.race([openStore(options, "serve", details), stopped]);
+    const store = await Promise.race([openStore(options, "serve"), stopped]);
     if (store !== undefined) return serveStore(store, stopped, options, tls);
     report("info", "stopped", "stopped before it was ready");
     return 0; // the process ends in the middle of the start, as in a crash

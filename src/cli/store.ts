@@ -1,10 +1,10 @@
 /** Where plants and tokens are: in a data directory, or in the database that `--database` names. */
 import fs from "node:fs";
 import path from "node:path";
-import { PlantStoreError } from "../core/errors.ts";
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import {
   createToken,
+  exportLines,
   importTokens,
   listTokens,
   PlantStore,
@@ -40,8 +40,7 @@ export const STORE = {
 
 export type StoreChoice = OptionValues<typeof STORE>;
 
-/** The tokens of a store, for commands. */
-export type TokenTable = Pick<PostgresStore["tokenTable"], "create" | "revoke" | "list" | "import">;
+type TokenTable = Pick<PostgresStore["tokenTable"], "create" | "revoke" | "list" | "import">;
 
 /** An open store. `failed` resolves with the reason if it fails for good; `close` finishes the creates in flight. */
 export type Store = Awaited<ReturnType<typeof openStore>>;
@@ -51,21 +50,18 @@ export function isDatabase({ database, databaseFile }: StoreChoice): boolean {
   return database !== undefined || databaseFile !== undefined;
 }
 
-type DatabaseDetails = Omit<PostgresOptions, "pg" | "url" | "requireSync">;
+type DatabaseOptions = Omit<PostgresOptions, "pg" | "url" | "requireSync">;
 
 /**
  * @param command the command that the lock of a data directory names.
- * @param details how a database is used.
  * @throws UsageError or PlantStoreError if the store cannot be opened.
  */
-export async function openStore(
-  choice: StoreChoice,
-  command: string,
-  details: DatabaseDetails = {},
-) {
+export async function openStore(choice: StoreChoice & DatabaseOptions, command: string) {
   if (!isDatabase(choice)) return openFolder(ownFolder(choice.data), command);
-  const store = await openDatabase(choice, details);
-  const { databaseDeadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default } = details;
+  const { databaseDeadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default, databaseConnections } =
+    choice;
+  const isPatient = command === "serve";
+  const store = await openDatabase(choice, { databaseDeadlineMs, databaseConnections, isPatient });
   // Ready until a deadline: a failover must not take every server out of a load balancer.
   const isAway = () => store.tokens.leaseAgeMs >= databaseDeadlineMs;
   return {
@@ -77,13 +73,10 @@ export async function openStore(
 }
 
 async function openFolder(data: string, command: string) {
+  const tokens = await TokenRegistry.open(data);
   const plants = await withProgress("reading the log", (onProgress) =>
     PlantStore.open(data, { command, onProgress }),
   );
-  const tokens = await TokenRegistry.open(data).catch(async (error) => {
-    await plants.close();
-    throw error;
-  });
   return {
     plants,
     tokens,
@@ -107,36 +100,47 @@ function folderTokens(data: string): TokenTable {
   };
 }
 
+/** In a string of JSON a backslash precedes each quote, so what begins like this plant is this plant. */
+async function findLine(data: string, id: bigint): Promise<Buffer | undefined> {
+  for await (const lines of exportLines(data)) {
+    const start = lines.indexOf(`{"id":${id},`);
+    if (start >= 0) return lines.subarray(start, lines.indexOf("\n", start));
+  }
+  return undefined;
+}
+
 /**
- * Lists or changes tokens, even while servers run.
+ * Does work with what is stored, even while servers run.
  *
  * @param checkFolder throws if the command must not use this data directory.
  */
-export async function withTokens<T>(
+export async function withStored<T>(
   choice: StoreChoice,
   checkFolder: (data: string) => string,
-  work: (tokens: TokenTable) => Promise<T>,
+  work: (tokens: TokenTable, plants: Pick<PlantStore, "getLine" | "listLines">) => Promise<T>,
 ): Promise<T> {
-  if (!isDatabase(choice)) return work(folderTokens(checkFolder(choice.data)));
-  return withDatabase(choice, ({ tokenTable }) => work(tokenTable));
-}
-
-/** Does work with a database, and closes it. */
-export async function withDatabase<T>(
-  choice: StoreChoice,
-  work: (store: PostgresStore) => Promise<T>,
-): Promise<T> {
-  const store = await openDatabase(choice, { followsTokens: false });
-  try {
-    return await work(store);
-  } finally {
-    await store.close();
+  if (!isDatabase(choice)) {
+    const data = checkFolder(choice.data);
+    const getLine = (id: bigint) => findLine(data, id);
+    return work(folderTokens(data), { getLine, listLines: () => exportLines(data) });
   }
+  const { tokenTable, plants, close } = await openDatabase(choice, { followsTokens: false });
+  return work(tokenTable, plants).finally(close);
 }
 
-async function openDatabase(choice: StoreChoice, details: DatabaseDetails): Promise<PostgresStore> {
+async function openDatabase(choice: StoreChoice, details: DatabaseOptions): Promise<PostgresStore> {
   const { database, databaseFile: file, databaseRequireSync: requireSync } = choice;
-  checkDatabase(choice);
+  const isTyped = (pattern: RegExp) => process.argv.some((word) => pattern.test(word));
+  // A database wins over a folder that a variable names.
+  if (isTyped(/^--data(=|$)/) || (database && file !== undefined)) {
+    throw new UsageError("expected one of --data, --database and --database-file, got two of them");
+  }
+  if (isTyped(/^(--database=)?postgres(ql)?:\/\/[^:@/?#]*:[^@/?#]*@/)) {
+    throw new UsageError(
+      "--database: expected no password in an argument, which every user of the machine can read; " +
+        "use PLANT_STORE_DATABASE or --database-file",
+    );
+  }
   const url = file === undefined ? (database ?? "") : () => readUrl(file);
   const pg = await loadDriver();
   try {
@@ -154,20 +158,6 @@ function readUrl(file: string): string {
     return fs.readFileSync(file, "utf8").trim();
   } catch (cause) {
     throw ioError(`Cannot read --database-file "${file}"`, cause);
-  }
-}
-
-/** A database wins over a folder that a variable names. @throws UsageError */
-function checkDatabase({ database = "", databaseFile }: StoreChoice): void {
-  const isTyped = (pattern: RegExp) => process.argv.some((word) => pattern.test(word));
-  if (isTyped(/^--data(=|$)/) || (database !== "" && databaseFile !== undefined)) {
-    throw new UsageError("expected one of --data, --database and --database-file, got two of them");
-  }
-  if (isTyped(/^(--database=)?postgres(ql)?:\/\/[^:@/?#]*:[^@/?#]*@/)) {
-    throw new UsageError(
-      "--database: expected no password in an argument, which every user of the machine can read; " +
-        "use PLANT_STORE_DATABASE or --database-file",
-    );
   }
 }
 
@@ -194,14 +184,10 @@ export function ownFolder(folder: string): string {
   while (!fs.existsSync(existing)) existing = path.dirname(existing);
   const { uid, gid } = fs.statSync(existing);
   if (process.geteuid?.() === 0 && uid !== 0) {
-    const name = findUserName(uid) ?? "";
-    const owner = name || `number ${uid}`;
-    const run = name
-      ? `runuser -u ${name} --`
-      : `setpriv --reuid ${uid} --regid ${gid} --clear-groups`;
+    const user = findUserName(uid) ?? uid;
     throw new UsageError(
-      `"${existing}" belongs to the user ${owner}: run this command as that user and not as root, with ` +
-        `${run} plant-store …, or docker run --user ${uid}:${gid} …`,
+      `"${existing}" belongs to the user ${user}: run this command as that user and not as root, with ` +
+        `setpriv --reuid ${user} --regid ${gid} --clear-groups plant-store …, or docker run --user ${uid}:${gid} …`,
     );
   }
   if (!fs.existsSync(folder)) printMessage(`the folder "${path.resolve(folder)}" is new`);
@@ -214,9 +200,9 @@ function findUserName(uid: number): string | undefined {
   return new RegExp(`^([^:]+):[^:]*:${uid}:`, "m").exec(users)?.[1];
 }
 
-/** Returns the folder. @throws PlantStoreError `io_error` if it is missing: its name may be mistyped. */
+/** Returns the folder. @throws Error if it is missing: its name may be mistyped. */
 export function existingFolder(folder: string): string {
   if (fs.existsSync(folder)) return folder;
   const advice = "there is no such folder; name the data directory with --data";
-  throw new PlantStoreError("io_error", `Cannot read "${path.resolve(folder)}": ${advice}`);
+  throw new Error(`Cannot read "${path.resolve(folder)}": ${advice}`);
 }

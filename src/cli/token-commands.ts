@@ -4,12 +4,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseTokenFile } from "../auth/token-file.ts";
 import { POLL_INTERVAL_MS } from "../core/live-tokens.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import { isLive, type TokenRecord } from "../core/token.ts";
+import { isLive, isScope, type TokenRecord } from "../core/token.ts";
 import { withIoError } from "../log/disk.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines } from "./output.ts";
-import { existingFolder, ownFolder, STORE, withTokens } from "./store.ts";
+import { existingFolder, ownFolder, STORE, withStored } from "./store.ts";
 
 const tokenCreate = defineCommand({
   name: "token create",
@@ -35,7 +35,7 @@ const tokenCreate = defineCommand({
     }
     const { expires: expiresAt, scope: scopes } = options;
     const newToken = { name, scopes, expiresAt };
-    const token = await withTokens(options, ownFolder, (tokens) => tokens.create(newToken));
+    const token = await withStored(options, ownFolder, (tokens) => tokens.create(newToken));
     await printLines([token]); // first, so that no signal leaves a live token that nobody has seen
     await sleep(WAIT_MS);
   },
@@ -45,9 +45,8 @@ const tokenCreate = defineCommand({
 const WAIT_MS = POLL_INTERVAL_MS + 100;
 
 function parseScopes(text: string): readonly Scope[] | undefined {
-  const wanted = text.split(",");
-  const isKnown = wanted.every((word) => SCOPES.some((scope) => scope === word));
-  return isKnown ? SCOPES.filter((scope) => wanted.includes(scope)) : undefined;
+  const words = text.split(",");
+  return words.every(isScope) ? [...new Set(words)] : undefined;
 }
 
 const tokenList = defineCommand({
@@ -56,7 +55,7 @@ const tokenList = defineCommand({
   options: { ...STORE, json: JSON_OUTPUT },
   async run(_, options) {
     const { json = false } = options;
-    const records = await withTokens(options, existingFolder, (tokens) => tokens.list());
+    const records = await withStored(options, existingFolder, (tokens) => tokens.list());
     const rows = records.map(describeToken);
     const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
     const table = rows.map((row) => Object.values(row).map((value) => `${value ?? "never"}`));
@@ -72,7 +71,7 @@ const tokenRevoke = defineCommand({
   details: "A running server refuses the token within 2 seconds.",
   async run([name = ""], options) {
     const ownExisting = (data: string) => ownFolder(existingFolder(data));
-    await withTokens(options, ownExisting, (tokens) => tokens.revoke(name));
+    await withStored(options, ownExisting, (tokens) => tokens.revoke(name));
   },
 });
 
@@ -86,7 +85,7 @@ a new one, none is imported. For example: plant-store token import data/tokens.j
   async run([file = ""], options) {
     const bytes = await withIoError(`Cannot read "${file}"`, () => fs.promises.readFile(file));
     const records = parseTokenFile(file, bytes);
-    const added = await withTokens(options, ownFolder, (tokens) => tokens.import(records));
+    const added = await withStored(options, ownFolder, (tokens) => tokens.import(records));
     await printLines([`imported ${added}, already there ${records.length - added}`]);
     await sleep(WAIT_MS);
   },

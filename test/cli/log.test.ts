@@ -83,7 +83,10 @@ test("a stopped reader of the log delays no response, and later reads how many l
   }
   assert.equal((await postPlant(server.url, token, FERN)).status, 200);
   server.process.stderr?.resume();
-  await until("the loss is logged", () => server.stderr().includes('"event":"log-dropped"'));
+  await until("a later line says it", async () => {
+    await postPlant(server.url, token, FERN);
+    return server.stderr().includes('"event":"log-dropped"');
+  });
   const end = await server.stop();
   assert.equal(end.status, 0);
   const lines = logLinesOf(end.stderr);

@@ -34,7 +34,7 @@ describe("root in a data directory of another user", { concurrency: 2, ...NEEDS_
       assert.equal(status, expected, stderr);
       assert.deepEqual(snapshot(folder), before);
       if (expected === 0) return;
-      const owner = `"${folder}" belongs to the user number ${SERVICE}: `;
+      const owner = `"${folder}" belongs to the user ${SERVICE}: `;
       const run = `setpriv --reuid ${SERVICE} --regid ${SERVICE} --clear-groups plant-store …`;
       for (const text of [owner, run, `docker run --user ${SERVICE}:${SERVICE} …`]) {
         assert.ok(stderr.includes(text), stderr);
@@ -47,7 +47,10 @@ describe("root in a data directory of another user", { concurrency: 2, ...NEEDS_
     const folder = makeServiceFolder(t);
     chownSync(folder, 65_534, 65_534);
     const { stderr } = await runCli(["repair", "--data", folder]);
-    assert.match(stderr, /belongs to the user nobody: .*runuser -u nobody -- plant-store …/);
+    assert.match(
+      stderr,
+      /belongs to the user nobody: .*setpriv --reuid nobody --regid 65534 --clear-groups plant-store …/,
+    );
   });
 
   test("a backup may go into a folder of root's, and not into one of that user", async (t) => {

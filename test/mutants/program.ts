@@ -59,11 +59,11 @@ a token is printed before running servers know it: cli/serve
 + const WAIT_MS = 0;
 cli/data-commands.ts
 a repair goes ahead without being asked: cli/commands
--     if (!yes) await verifyLog(
-+     if (yes) await verifyLog(
+-     if (!yes) {
++     if (yes) {
 plants of a file are created before a bad line of it is found: cli/commands
--     if (stat?.isFile() && !(await isImportable(file))) return 3;
-+     if (stat?.isFile()) void isImportable;
+-     if (wrong > 0) {
++     if (wrong < 0) {
 cli/store.ts
 root writes into the folder of another user: cli/root
 -   if (process.geteuid?.() === 0 && uid !== 0) {
