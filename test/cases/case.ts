@@ -10,7 +10,7 @@ import type { ListenerOptions } from "../../src/index.ts";
 import type { RequestParts } from "../support/contract.ts";
 
 /** What the rows run on. `failing` is a service whose store and token check fail by the id and the token. */
-export type BackendName = "file" | "memory" | "mounted" | "executable" | "postgres" | "failing";
+export type BackendName = "file" | "memory" | "mounted" | "process" | "postgres" | "failing";
 
 /** A request; by default a create with a valid token. A request with another method sends no body. */
 export interface Ask extends RequestParts {
@@ -114,7 +114,7 @@ export const SERVERS = {
   appGarden: { basePath: "/garden", corsOrigins: [APP] },
   proxied: {
     trustedProxies: proxies(),
-    skip: { executable: "the address is seen in the process of the server" },
+    skip: { process: "the address is seen in the process of the server" },
   },
 } as const satisfies Record<string, ServerSetting>;
 

@@ -288,6 +288,6 @@ export const REQUESTS: readonly Case[] = [
   ),
   ...each(LIST, 200, ["6.6.6.6"], {
     client: "127.0.0.1",
-    skip: { executable: "the address is seen in the process of the server" },
+    skip: { process: "the address is seen in the process of the server" },
   }),
 ];

@@ -1,14 +1,10 @@
-/** The contract, row by row, on the executable and on PostgreSQL. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { after, type TestContext, test } from "node:test";
+/** The contract, row by row, on the command line in a process and on PostgreSQL. */
+import { type TestContext, test } from "node:test";
 import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
 import { importTokens, PlantStore } from "../../src/index.ts";
 import { decodeRow } from "../../src/postgres/schema.ts";
 import { ALL } from "../cases/all.ts";
 import type { ServerSetting } from "../cases/case.ts";
-import { buildExecutable, installTools } from "../executable/build.ts";
 import { loadDriver, NEEDS_POSTGRES, openStore, SharedCluster } from "../postgres/stores.ts";
 import { startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -28,20 +24,9 @@ function flagsOf(setting: ServerSetting): string[] {
   });
 }
 
-/** The executable, or why it cannot be built here. */
-function findProgram(): string | undefined {
-  try {
-    installTools(process.execPath);
-    return join(mkdtempSync(join(tmpdir(), "plant-store-executable-")), "plant-store");
-  } catch {
-    return undefined;
-  }
-}
-
-const PROGRAM = findProgram();
-
-const EXECUTABLE: Backend = {
-  name: "executable",
+/** The command line in a process of its own. */
+const PROCESS: Backend = {
+  name: "process",
   async start(t, setting) {
     const folder = makeFolder(t);
     const { records, tokens } = makeTokens();
@@ -52,18 +37,12 @@ const EXECUTABLE: Backend = {
     const takeStored = followLog(folder);
     await takeStored();
     const words = ["--data", folder, "--log", "off", ...flagsOf(setting)];
-    const { port } = await startServer(t, words, { program: PROGRAM });
+    const { port } = await startServer(t, words);
     return { port, tokens, takeStored };
   },
 };
 
-if (PROGRAM === undefined) {
-  test("the contract on executable", { skip: "needs postject, which could not be installed" });
-} else {
-  await buildExecutable({ node: process.execPath, output: PROGRAM });
-  after(() => rmSync(dirname(PROGRAM), { recursive: true }));
-  runContract(EXECUTABLE, ALL);
-}
+runContract(PROCESS, ALL);
 
 const cluster = new SharedCluster();
 

@@ -3,24 +3,14 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { blocksOf, PAGES } from "../support/docs.ts";
+import { EXAMPLES } from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
 import { runToEnd } from "../support/run.ts";
 
-/** The examples of a page, by the names of their files; one without imports continues the one before it. */
-function programsOf(page: string): [file: string, code: string][] {
-  let before = "";
-  return blocksOf(page, "ts").map(({ place, code }) => {
-    before = /^import /m.test(code) ? code : before + code;
-    return [`${place.replace(/\W/g, "-")}.ts`, before];
-  });
-}
-
 test("every example in TypeScript compiles, and one with a mistake does not", async (t) => {
   const folder = makeFolder(t);
-  const programs = PAGES.flatMap(programsOf);
-  assert.ok(programs.length > 5, "they are found");
+  assert.ok(EXAMPLES.length > 5, "they are found");
   const sources = { "plant-store": "index", "plant-store/postgres": "postgres/index" };
   const paths = Object.entries({ ...sources, "plant-store/*": "*" }).map(([name, file]) => {
     return [name, [path.join(ROOT, `src/${file}.ts`)]];
@@ -29,7 +19,7 @@ test("every example in TypeScript compiles, and one with a mistake does not", as
   const compilerOptions = { paths: Object.fromEntries(paths), typeRoots, skipLibCheck: true };
   const base = { extends: path.join(ROOT, "tsconfig.json"), include: ["*.ts"] };
   const files: [file: string, text: string][] = [
-    ...programs,
+    ...EXAMPLES,
     ["mistake.ts", 'import { PlantStore } from "plant-store";\nawait PlantStore.open(7);\n'],
     ["pg.d.ts", 'declare module "pg" { const value: any; export default value; }\n'], // it has no types
     ["package.json", '{ "type": "module" }\n'],

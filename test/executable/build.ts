@@ -2,7 +2,6 @@
  * Builds `dist/plant-store`: one executable with Node inside.
  *
  *   npm run build:executable
- *   npm run build:executable -- --node /path/to/another/node --output FILE
  *
  * The command line is bundled into one script, and Node puts the script into a copy of itself (single
  * executable application): in one step if it can (`--build-sea`, Node 25.5), or else as a blob that
@@ -14,32 +13,29 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { build } from "esbuild";
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 const ROOT = path.join(HERE, "../..");
 
+/** Whether this Node can put a script into itself. */
+const KNOWS_SEA = execFileSync(process.execPath, ["--help"], { encoding: "utf8" }).includes(
+  "--build-sea ",
+);
 const POSTJECT = path.join(HERE, "node_modules/postject/dist/cli.js");
 
 /** Where Node looks for the blob, and the mark that it is there; both are documented by Node. */
 const RESOURCE = "NODE_SEA_BLOB";
 const FUSE = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
 
-export interface BuildOptions {
-  /** The Node that will be inside. */
-  readonly node: string;
-  readonly output: string;
-}
-
 /** @throws if a tool fails; its own message is then on standard error. */
-export async function buildExecutable({ node, output }: BuildOptions): Promise<void> {
+async function buildExecutable(output: string): Promise<void> {
   const folder = fs.mkdtempSync(path.join(tmpdir(), "plant-store-executable-"));
   try {
     const script = path.join(folder, "plant-store.cjs");
     await bundle(script);
     const stripped = path.join(folder, "node");
-    fs.copyFileSync(node, stripped);
+    fs.copyFileSync(process.execPath, stripped);
     fs.chmodSync(stripped, 0o755);
     spawnSync("strip", [stripped]); // if it is installed
     fs.mkdirSync(path.dirname(output), { recursive: true });
@@ -48,13 +44,13 @@ export async function buildExecutable({ node, output }: BuildOptions): Promise<v
     // No code cache: it saves no measurable time, and Node warns about it if V8 has other flags.
     const assets = { "plant-store.service": path.join(ROOT, "docs/deploy/plant-store.service") };
     const settings = { main: script, assets, disableExperimentalSEAWarning: true };
-    if (knows(node, "--build-sea")) {
+    if (KNOWS_SEA) {
       fs.writeFileSync(config, JSON.stringify({ ...settings, executable: stripped, output }));
-      run(node, "--build-sea", config);
+      run(process.execPath, "--build-sea", config);
     } else {
       const blob = path.join(folder, "blob");
       fs.writeFileSync(config, JSON.stringify({ ...settings, output: blob }));
-      run(node, "--experimental-sea-config", config);
+      run(process.execPath, "--experimental-sea-config", config);
       run(process.execPath, POSTJECT, stripped, RESOURCE, blob, "--sentinel-fuse", FUSE);
       fs.copyFileSync(stripped, output);
     }
@@ -106,17 +102,13 @@ function readLicence(folder: string): string {
   throw new Error(`${folder}: expected a licence`);
 }
 
-function knows(node: string, flag: string): boolean {
-  return execFileSync(node, ["--help"], { encoding: "utf8" }).includes(`${flag} `);
-}
-
 /**
  * Installs postject if this Node needs it and it is missing.
  *
  * @throws if it cannot be installed.
  */
-export function installTools(node: string): void {
-  if (knows(node, "--build-sea") || fs.existsSync(POSTJECT)) return;
+export function installTools(): void {
+  if (KNOWS_SEA || fs.existsSync(POSTJECT)) return;
   run("npm", "ci", "--loglevel=error", "--prefix", HERE);
 }
 
@@ -129,14 +121,9 @@ function run(program: string, ...args: readonly string[]): void {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({
-    options: {
-      node: { type: "string", default: process.execPath },
-      output: { type: "string", default: path.join(ROOT, "dist/plant-store") },
-    },
-  });
-  installTools(values.node);
-  await buildExecutable(values);
-  const { size } = fs.statSync(values.output);
-  process.stdout.write(`${values.output}: ${(size / 1e6).toFixed(0)} MB\n`);
+  const output = path.join(ROOT, "dist/plant-store");
+  installTools();
+  await buildExecutable(output);
+  const { size } = fs.statSync(output);
+  process.stdout.write(`${output}: ${(size / 1e6).toFixed(0)} MB\n`);
 }

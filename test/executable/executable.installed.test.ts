@@ -20,7 +20,7 @@ const LIBRARIES = /^(linux-vdso|ld-linux-[\w-]+|lib(dl|stdc\+\+|m|gcc_s|pthread|
 /** Why it cannot be built here; `false` if it can. */
 function findHindrance(): string | false {
   try {
-    installTools(process.execPath);
+    installTools();
     return process.platform === "linux" ? false : "needs Linux";
   } catch {
     return "needs postject, which could not be installed";

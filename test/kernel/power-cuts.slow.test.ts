@@ -16,7 +16,7 @@ import { revokeToken } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { PROGRAM } from "../support/program.ts";
-import { logPath, readLog, writeLog } from "../support/stores.ts";
+import { readLog, writeLog } from "../support/stores.ts";
 import { TIMEOUT } from "../support/watch.ts";
 import { Book, range, startLoad } from "./load.ts";
 import { type LoopDisk, makeLoopDisk } from "./loop-disk.ts";
@@ -85,18 +85,6 @@ const SCENARIOS: Readonly<Record<string, (life: Life) => Promise<() => Promise<s
     execute("cp", "-a", `${(await life.makeSource()).folder}/.`, life.folder);
     await life.start();
     await life.book.createAll(life.target, range(0, life.book.sent, life.book.sent / 100));
-    return () => life.check();
-  },
-
-  async "after a start on a log to which another program appended"(life) {
-    const { book, folder } = life;
-    book.sent = 200;
-    await life.start();
-    await book.createAll(life.target, range(0, 100));
-    await life.end("SIGTERM");
-    fs.appendFileSync(logPath(folder), book.lines(100, 200));
-    await life.start();
-    await book.createAll(life.target, range(100, 200));
     return () => life.check();
   },
 

@@ -24,14 +24,15 @@ export function readPage(page: string): string {
 
 const BLOCK = /^```(\w*)\n([\s\S]*?)^```$/gm;
 
-/** The fenced code blocks of a page in this language; `place`: where one begins, such as `docs/api.md:19`. */
-export function blocksOf(page: string, language: string): { place: string; code: string }[] {
-  const text = readPage(page);
-  const blocks = [...text.matchAll(BLOCK)].filter((block) => block[1] === language);
+/** The examples in TypeScript, by the names of their files; one without imports continues the one before it. */
+export const EXAMPLES: [file: string, code: string][] = PAGES.flatMap((page) => {
+  let before = "";
+  const blocks = [...readPage(page).matchAll(BLOCK)].filter((block) => block[1] === "ts");
   return blocks.map(({ index, 2: code = "" }) => {
-    return { place: `${page}:${text.slice(0, index).split("\n").length}`, code };
+    before = /^import /m.test(code) ? code : before + code;
+    return [`${page.replace(/\W/g, "-")}-${index}.ts`, before];
   });
-}
+});
 
 /** The text of a page without its code blocks. */
 export function proseOf(page: string): string {
