@@ -21,8 +21,8 @@ import {
   type TokenRecord,
   tokenExists,
 } from "../core/token.ts";
-import { describeSystemError, disk, withIoError } from "../log/disk.ts";
-import { LogFile, replaceFile, unsyncedError } from "../log/file.ts";
+import { disk, withIoError } from "../log/disk.ts";
+import { LogFile, replaceFile, withUnsynced } from "../log/file.ts";
 import { ensureFolder, TOKENS_LOCK_NAME, TOKENS_NAME } from "../log/folder.ts";
 import { lineError } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
@@ -47,11 +47,7 @@ export async function readTokenFile(filePath: string, mustSync = false): Promise
   try {
     const bytes = Buffer.allocUnsafe(file.end);
     const size = await file.read(bytes, 0);
-    if (mustSync) {
-      await file.sync().catch((cause) => {
-        throw unsyncedError(`Cannot sync "${filePath}": ${describeSystemError(cause)}`, cause);
-      });
-    }
+    if (mustSync) await withUnsynced(`Cannot sync "${filePath}"`, () => file.sync());
     return bytes.subarray(0, size);
   } finally {
     await file.close();

@@ -94,11 +94,7 @@ export class LogFile {
   /** Cuts an unfinished end, durably. @throws `locked` if another process has changed the file; `unsynced`. */
   async cut(length: number): Promise<void> {
     await withIoError(`Cannot cut "${this.path}"`, async () => this.assertUnchanged());
-    try {
-      await this.#cut(length);
-    } catch (cause) {
-      throw unsyncedError(`Cannot cut "${this.path}": ${describeSystemError(cause)}`, cause);
-    }
+    await withUnsynced(`Cannot cut "${this.path}"`, () => this.#cut(length));
   }
 
   /** The cut is synced: else a power cut could join old sectors with those of the next append. */
@@ -158,9 +154,19 @@ export class LogFile {
  * An `unsynced`: memory may hold what the disk lacks. The kernel reports a failed sync once only, so a restart
  * of the process would serve what is in memory.
  */
-export function unsyncedError(what: string, cause: unknown): PlantStoreError {
+function unsyncedError(what: string, cause: unknown): PlantStoreError {
   const advice = "check the disk, and restart the machine before you start again";
   return new PlantStoreError("unsynced", `${what}; ${advice}`, { cause });
+}
+
+/** Turns what the work rejects with into an `unsynced`, unless it is an error that says more than `store_failed`. */
+export async function withUnsynced(action: string, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (cause) {
+    if (cause instanceof PlantStoreError && cause.code !== "store_failed") throw cause;
+    throw unsyncedError(`${action}: ${describeSystemError(cause)}`, cause);
+  }
 }
 
 /**
@@ -182,9 +188,7 @@ export async function replaceFile<T>(
     const result = await write(file).finally(() => file.close());
     lock?.assertHeld();
     disk.rename(newPath, filePath);
-    await disk.syncFolder(path.dirname(filePath)).catch((error) => {
-      throw unsyncedError(`Cannot sync "${filePath}": ${describeSystemError(error)}`, error);
-    });
+    await withUnsynced(`Cannot sync "${filePath}"`, () => disk.syncFolder(path.dirname(filePath)));
     return result;
   } catch (cause) {
     try {

@@ -9,8 +9,8 @@ import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
-import { describeSystemError, disk, ioError, isNoRoom, withIoError } from "../log/disk.ts";
-import { LogFile, unsyncedError } from "../log/file.ts";
+import { disk, ioError, isNoRoom, withIoError } from "../log/disk.ts";
+import { LogFile, withUnsynced } from "../log/file.ts";
 import { ensureFolder, LOCK_NAME, logPathOf, syncFolderAndName } from "../log/folder.ts";
 import { LINE_FEED } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
@@ -53,7 +53,10 @@ export async function openLog(
     }
     const { end, tail } = scan;
     if (tail !== undefined) await cutTail(file, end.bytes, tail);
-    await syncOpenedLog(file);
+    await withUnsynced(`Cannot sync "${logPath}"`, async () => {
+      await log.file.sync(); // another program may have copied it here
+      await syncFolderAndName(path.dirname(logPath));
+    });
     try {
       disk.unlink(`${logPath}.new`);
     } catch {} // of a repair that was killed: the next start tries again
@@ -104,26 +107,11 @@ async function cutTail(file: LogFile, start: number, tail: Buffer): Promise<void
  */
 export async function quarantine(logPath: string, bytes: Buffer): Promise<void> {
   const file = await LogFile.open(`${logPath}.quarantine`);
-  try {
+  const append = async () => {
     await file.append(bytes);
     await disk.syncFolder(path.dirname(logPath));
-  } catch (cause) {
-    const isTold = cause instanceof PlantStoreError && cause.code !== "store_failed";
-    const why = `Cannot write "${file.path}": ${describeSystemError(cause)}`;
-    throw isTold ? cause : unsyncedError(why, cause);
-  } finally {
-    await file.close();
-  }
-}
-
-/** Syncs the log, its name and the name of its folder: another program may have copied them here. */
-async function syncOpenedLog(file: LogFile): Promise<void> {
-  try {
-    await file.sync();
-    await syncFolderAndName(path.dirname(file.path));
-  } catch (cause) {
-    throw unsyncedError(`Cannot sync "${file.path}": ${describeSystemError(cause)}`, cause);
-  }
+  };
+  await withUnsynced(`Cannot write "${file.path}"`, append).finally(() => file.close());
 }
 
 /**

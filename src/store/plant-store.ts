@@ -37,10 +37,8 @@ export interface PlantStoreOptions {
   readonly onProgress?: OnProgress;
 }
 
-/** How often an open store checks that its lock and its log are in their place. */
-const CHECK_MS = 1000;
-/** How often it writes a checkpoint, if the log has grown. */
-const CHECKPOINT_MS = 10_000;
+/** How often an open store checks that its lock and its log are in their place, and writes a checkpoint. */
+const CHECK_MS = 10_000;
 /** What a list reads at once: half a millisecond of work. */
 const LIST_BLOCK_BYTES = 32 * 1024;
 
@@ -60,10 +58,9 @@ export class PlantStore implements PlantService {
   readonly #readSlots = new Semaphore(2);
   /** Reads under way, for which a close waits. */
   readonly #reading = new Set<Promise<unknown>>();
-  readonly #checking = clock.setInterval(() => void this.#check(), CHECK_MS);
+  readonly #interval = clock.setInterval(() => void this.#check(), CHECK_MS);
+  #checking: Promise<void> = Promise.resolve();
   #checkpointBytes: number | undefined;
-  #checkpointedAt = clock.monotonicMs();
-  #checkpointing: Promise<void> = Promise.resolve();
   #closing: Promise<void> | undefined;
 
   private constructor(log: OpenLog, queueBytesMax: number | undefined) {
@@ -71,7 +68,7 @@ export class PlantStore implements PlantService {
     this.#writer = new LogWriter(log.file, log.end, queueBytesMax);
     this.#writer.onDurable = (bytes, start) => this.#newest.add(bytes, start);
     this.failed = this.#writer.failed;
-    this.#checking.unref();
+    this.#interval.unref();
   }
 
   /**
@@ -87,7 +84,7 @@ export class PlantStore implements PlantService {
     let store: PlantStore | undefined;
     const log = await openLog(directory, command, () => store?.status().logBytes, onProgress);
     store = new PlantStore(log, queueBytesMax);
-    await store.#checkpoint(); // so the next start notices what the disk has lost; and a copied one is synced
+    await store.#check(); // so the next start notices what the disk has lost; and a copied one is synced
     return store;
   }
 
@@ -204,30 +201,26 @@ export class PlantStore implements PlantService {
     return new PlantStoreError("read_failed", why, { cause });
   }
 
-  /** Fails the store if its lock or its log is gone; writes a checkpoint now and then. */
-  async #check(): Promise<void> {
-    try {
-      await this.#writer.assertUnchanged();
-      if (clock.monotonicMs() - this.#checkpointedAt >= CHECKPOINT_MS) await this.#checkpoint();
-    } catch {} // the writer has failed
-  }
-
-  /** Writes a checkpoint if the log has grown. One at a time; never rejects. */
-  #checkpoint(): Promise<void> {
-    this.#checkpointedAt = clock.monotonicMs();
-    this.#checkpointing = this.#checkpointing.then(async () => {
-      const { end, failure } = this.#writer;
-      if (end.bytes === this.#checkpointBytes || failure !== undefined) return;
+  /**
+   * Fails the store if its lock or its log is gone; writes a checkpoint if the log has grown. One at a time; never
+   * rejects.
+   */
+  #check(): Promise<void> {
+    this.#checking = this.#checking.then(async () => {
       try {
+        await this.#writer.assertUnchanged();
+        const { end } = this.#writer;
+        if (end.bytes === this.#checkpointBytes) return;
         const { file } = this.#log;
         const assertHeld = () => file.assertUnchanged(end.bytes, Number.POSITIVE_INFINITY);
         await writeCheckpoint(file.path, end, { assertHeld });
         this.#checkpointBytes = end.bytes;
       } catch (cause) {
+        if (this.#writer.failure !== undefined) return;
         publishWarning("Cannot write the checkpoint; no plant is at risk", cause);
       }
     });
-    return this.#checkpointing;
+    return this.#checking;
   }
 
   /** Finishes what was accepted, then unlocks the directory. May be called twice. */
@@ -242,10 +235,10 @@ export class PlantStore implements PlantService {
   }
 
   async #close(): Promise<void> {
-    clock.clearInterval(this.#checking);
+    clock.clearInterval(this.#interval);
     await Promise.allSettled(this.#reading);
     await this.#writer.drain();
-    await this.#checkpoint();
+    await this.#check();
     const { file, lock } = this.#log;
     await file.close().finally(() => lock.close());
   }

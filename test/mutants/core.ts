@@ -88,6 +88,9 @@ a refusal does not notice that the log has gone meanwhile: log/file
 -       if (isRefusal) this.assertUnchanged(); // nor was it changed while the cut was synced
 a file is replaced though its lock is lost: log/file
 -     lock?.assertHeld();
+a start whose quarantine is not synced may be tried again: store/open
+-     if (cause instanceof PlantStoreError && cause.code !== "store_failed") throw cause;
++     if (cause instanceof PlantStoreError) throw cause;
 log/lines.ts
 a line that is longer than a record is skipped: log/lines
 -       if (!isPiece && bytes.length < size) return; // the tail
@@ -118,8 +121,8 @@ what waits for the disk has no bound: log/writer
 + if (this.queuedBytes > this.#queueBytesMax) {
 store/plant-store.ts
 a copied checkpoint is not made durable: store/open
-- if (end.bytes === this.#checkpointBytes || failure
-+ if (end.bytes === (this.#checkpointBytes ?? this.#log.end.bytes) || failure
+- if (end.bytes === this.#checkpointBytes) return;
++ if (end.bytes === (this.#checkpointBytes ?? this.#log.end.bytes)) return;
 a conflict gets the response of a repeat: contract/contract
 -   if (isSamePlant(stored, repeated)) return "replayed";
 +   if (stored.id === repeated.id) return "replayed";
@@ -127,14 +130,10 @@ a line that is read from the log may be another plant: store/plant-store
 -       if (isPlantLine(line, id)) return line;
 +       if (line.length > 0) return line;
 a store that is idle does not notice that its log is gone: store/plant-store
-- clock.setInterval(() => void this.#check(), CHECK_MS)
-+ clock.setInterval(() => void this.#checkpoint(), CHECK_MS)
+-         await this.#writer.assertUnchanged();
 a checkpoint replaces that of another log: store/open
 - writeCheckpoint(file.path, end, { assertHeld });
 + writeCheckpoint(file.path, end, this.#log.lock);
-a store that has failed writes a checkpoint: store/open
--  || failure !== undefined) return;
-+ ) return;
 a log is closed while a list is read: store/plant-store
 -     this.#reading.add(reading);
 store/newest-lines.ts
@@ -148,9 +147,6 @@ store/open.ts
 a start without room for quarantine is refused: store/open
 -     if (error !== undefined && !isNoRoom(error.cause)) throw error;
 +     if (error !== undefined) throw error;
-a start whose quarantine is not synced may be tried again: store/open
-- throw isTold ? cause : unsyncedError(
-+ throw isTold ? cause : new Error(
 store/scan.ts
 an unfinished write of a running server is left out of a backup without a word: store/repair
 - durableBytes === undefined && !isShort

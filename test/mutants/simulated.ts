@@ -20,8 +20,7 @@ an append does not check its file: meddling
 what a killed process left of a new file stays in it: crash
 -     disk.unlink(newPath); // of a process that was killed
 a rename is not durable: crash
--     await disk.syncFolder(path.dirname(filePath)).catch(
-+     await disk.stat; await Promise.resolve().catch(
+-     await withUnsynced(\`Cannot sync "\${filePath}"\`, () => disk.syncFolder(path.dirname(filePath)));
 log/folder.ts
 a start does not make the name of its log durable: crash
 -   await disk.syncFolder(folder);
@@ -44,7 +43,7 @@ an id that is there twice is served: meddling
 -     if (index.size < scan.plants) {
 +     if (index.size < 0) {
 a start serves a log that it has not synced: crash
--     await syncOpenedLog(file);
+-       await log.file.sync(); // another program may have copied it here
 a torn end stays: crash
 -     if (tail !== undefined) await cutTail(file, end.bytes, tail);
 a start takes a missing log beside a checkpoint for a new one: rot

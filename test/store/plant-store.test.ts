@@ -168,10 +168,10 @@ for (const [says, meddle] of Object.entries(MEDDLINGS)) {
     assert.equal(await store.create(PLANT), "replayed");
     meddle(logPath(folder));
     tick();
+    const failure = await store.failed;
     for (const call of [store.get(1n), linesOf(store), store.create(PLANT), store.create(IVY)]) {
       await assert.rejects(call, { code: "store_failed" });
     }
-    const failure = await store.failed;
     // The message reaches clients; the reason is for the operator only.
     assert.ok(failure.cause instanceof Error && !failure.message.includes(folder));
   });
