@@ -110,7 +110,7 @@ export function readArgs(command: Command, argv: readonly string[]) {
     return { args, options: Object.fromEntries(read) };
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    const dash = 'write "--" before an argument that begins with a dash';
+    const dash = 'Write "--" before an argument that begins with a dash';
     const why = error.message.replaceAll("\n", " ").replace(/To specify a p.*/, dash);
     throw new UsageError(`${name}: ${why.replace(/\.$/, "")}; see plant-store ${name} --help`);
   }

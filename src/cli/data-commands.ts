@@ -16,7 +16,7 @@ import {
 } from "../index.ts";
 import { withIoError } from "../log/disk.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { DATA, flag, JSON_OUTPUT, numbers, text } from "./options.ts";
+import { DATA, flag, numbers, text } from "./options.ts";
 import { count, printLines, printMessage, printStored, withProgress } from "./output.ts";
 import { existingFolder, openStore, ownFolder, STORE, withStored } from "./store.ts";
 
@@ -147,7 +147,7 @@ a data directory. If restore was killed, empty the data directory and run it aga
 const verify = defineCommand({
   name: "verify",
   summary: "check the whole log as a start does",
-  options: { data: DATA, json: JSON_OUTPUT },
+  options: { data: DATA, json: flag("print JSON") },
   details: `Like a start, verify ends at the first damaged line, and names it. Torn bytes at the end, as a kill
 or a power cut leaves them, are no damage: the next start moves them to quarantine.`,
   async run(_, { data, json = false }) {

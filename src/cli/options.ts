@@ -67,8 +67,6 @@ function parseProxies(text: string): BlockList {
   return proxies;
 }
 
-export const JSON_OUTPUT = flag("print JSON");
-
 export function text(placeholder: string, help: string): Option<string> {
   return { placeholder, help, expected: placeholder, parse: (given) => given || undefined };
 }
@@ -93,12 +91,10 @@ export function oneOf<const Word extends string>(
   };
 }
 
-type NumberFlag = Option<number> & { readonly defaultText: string };
-
 /** Makes an option of each number option of the library, with its bounds, its default and this help. */
 export function numbers<Name extends NumberOptionName>(
   helps: Readonly<Record<Name, string>>,
-): { readonly [N in Name]: NumberFlag } {
+): { readonly [N in Name]: Option<number> & { readonly defaultText: string } } {
   const options = Object.entries<string>(helps).map(([name, help]) => {
     const { min, max, default: byDefault }: NumberOption = NUMBER_OPTIONS[name as Name];
     const parse = (text: string) => {
@@ -122,8 +118,7 @@ export const EXPIRES: Option<number> = {
     const [, amount, unit] = /^([1-9][0-9]{0,4})([hd])$/.exec(given) ?? [];
     if (amount !== undefined) return Date.now() + Number(amount) * UNIT_MS[unit as "h" | "d"];
     const at = new Date(`${given}T23:59:59.999Z`); // Date makes 3 March of 31 February
-    return at.toISOString().startsWith(`${given}T`) && at.getTime() > Date.now()
-      ? at.getTime()
-      : undefined;
+    const isDay = at.toISOString().startsWith(`${given}T`);
+    return isDay && at.getTime() > Date.now() ? at.getTime() : undefined;
   },
 };

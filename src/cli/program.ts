@@ -30,9 +30,13 @@ async function main(argv: readonly string[]): Promise<ExitStatus> {
     return print(command === undefined ? describeProgram(COMMANDS) : describeCommand(command));
   }
   if (command === undefined) {
-    const expected = COMMANDS.map(({ name }) => name).join(", ");
-    const got = first.replace(/=.*/s, ""); // the value of an option may be secret
-    throw new UsageError(`expected a command (${expected}), got "${got}"; see plant-store --help`);
+    const group = COMMANDS.filter(({ name }) => name.startsWith(`${first} `));
+    const expected = (group.length > 0 ? group : COMMANDS).map(({ name }) => name).join(", ");
+    const got = argv.slice(0, group.length > 0 ? 2 : 1).join(" ");
+    const shown = got.replace(/=.*/s, ""); // the value of an option may be secret
+    throw new UsageError(
+      `expected a command (${expected}), got "${shown}"; see plant-store --help`,
+    );
   }
   const { args, options } = readArgs(command, argv.slice(command.name.split(" ").length));
   return (await command.run(args, options)) ?? 0;

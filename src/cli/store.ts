@@ -31,7 +31,7 @@ export const STORE = {
   },
   databaseFile: {
     ...text("FILE", "read that URL from this file, for each connection"),
-    expected: "the path of a file",
+    expected: "the path of a file that holds the URL",
     isSecret: true,
     parse: (given: string) => (given === "" || given.includes("://") ? undefined : given),
   },
@@ -73,10 +73,10 @@ export async function openStore(choice: StoreChoice & DatabaseOptions, command: 
 }
 
 async function openFolder(data: string, command: string) {
-  const tokens = await TokenRegistry.open(data);
   const plants = await withProgress("reading the log", (onProgress) =>
     PlantStore.open(data, { command, onProgress }),
   );
+  const tokens = await TokenRegistry.open(data); // if it throws, the process ends, as in a crash
   return {
     plants,
     tokens,
@@ -133,7 +133,9 @@ async function openDatabase(choice: StoreChoice, details: DatabaseOptions): Prom
   const isTyped = (pattern: RegExp) => process.argv.some((word) => pattern.test(word));
   // A database wins over a folder that a variable names.
   if (isTyped(/^--data(=|$)/) || (database && file !== undefined)) {
-    throw new UsageError("expected one of --data, --database and --database-file, got two of them");
+    throw new UsageError(
+      "expected one of --data, --database and --database-file, or of their variables, got two",
+    );
   }
   if (isTyped(/^(--database=)?postgres(ql)?:\/\/[^:@/?#]*:[^@/?#]*@/)) {
     throw new UsageError(
@@ -148,7 +150,7 @@ async function openDatabase(choice: StoreChoice, details: DatabaseOptions): Prom
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     const named = file === undefined ? "--database" : `--database-file "${file}"`;
-    throw new UsageError(`${named}: ${error.message}`);
+    throw new UsageError(`${named}: ${error.message.replace("url: ", "")}`);
   }
 }
 
@@ -184,10 +186,13 @@ export function ownFolder(folder: string): string {
   while (!fs.existsSync(existing)) existing = path.dirname(existing);
   const { uid, gid } = fs.statSync(existing);
   if (process.geteuid?.() === 0 && uid !== 0) {
-    const user = findUserName(uid) ?? uid;
+    const name = findUserName(uid);
+    const run = name
+      ? `runuser -u ${name} --`
+      : `setpriv --reuid ${uid} --regid ${gid} --clear-groups`;
     throw new UsageError(
-      `"${existing}" belongs to the user ${user}: run this command as that user and not as root, with ` +
-        `setpriv --reuid ${user} --regid ${gid} --clear-groups plant-store …, or docker run --user ${uid}:${gid} …`,
+      `"${existing}" belongs to the user ${name ?? uid}: run this command as that user and not as root, with ` +
+        `${run} plant-store …, or docker run --user ${uid}:${gid} …`,
     );
   }
   if (!fs.existsSync(folder)) printMessage(`the folder "${path.resolve(folder)}" is new`);

@@ -7,7 +7,7 @@ import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { isLive, isScope, type TokenRecord } from "../core/token.ts";
 import { withIoError } from "../log/disk.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { EXPIRES, JSON_OUTPUT } from "./options.ts";
+import { EXPIRES, flag } from "./options.ts";
 import { formatTable, printLines } from "./output.ts";
 import { existingFolder, ownFolder, STORE, withStored } from "./store.ts";
 
@@ -30,7 +30,7 @@ const tokenCreate = defineCommand({
   details: "A running server accepts the token once the command has ended.",
   async run([name = ""], options) {
     if (!isTokenName(name)) {
-      const expected = "a NAME of 1 to 64 letters, digits and ._@-";
+      const expected = "a NAME of 1 to 64 letters, digits and ._@-, the first a letter or digit";
       throw new UsageError(`token create: expected ${expected}, got "${name}"`);
     }
     const { expires: expiresAt, scope: scopes } = options;
@@ -52,7 +52,7 @@ function parseScopes(text: string): readonly Scope[] | undefined {
 const tokenList = defineCommand({
   name: "token list",
   summary: "show every token with its scopes and state",
-  options: { ...STORE, json: JSON_OUTPUT },
+  options: { ...STORE, json: flag("print JSON") },
   async run(_, options) {
     const { json = false } = options;
     const records = await withStored(options, existingFolder, (tokens) => tokens.list());

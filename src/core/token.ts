@@ -76,7 +76,7 @@ function findMistake({ name, scopes }: { name?: unknown; scopes?: unknown }): st
 }
 
 export function isScope(value: unknown): value is Scope {
-  return SCOPES.some((scope) => scope === value);
+  return SCOPES.includes(value as Scope);
 }
 
 export const TIME_MAX = 8.64e15; // what a date can hold

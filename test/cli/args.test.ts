@@ -73,7 +73,7 @@ test("without readsVariables only the options that name the store have a variabl
 const WRONG: readonly [line: string, texts: string[], variables?: Record<string, string>][] = [
   ["", ["dig: expected ID [PLACE], got none; see plant-store dig --help"]],
   ["1 2 3", ['dig: expected ID [PLACE], got "1" "2" "3"; see']],
-  ["-8", ["dig: ", "'-8'", 'write "--" before']],
+  ["-8", ["dig: ", "'-8'", 'Write "--" before']],
   ["7 --deep=secret", ["'--deep'", "; see plant-store dig --help"]],
   ["7 --__proto__", ["'--__proto__'"]],
   ["7 --no-json", ["'--no-json'"]],

@@ -197,5 +197,11 @@ testRows("tokens", [
     stderr: /"gardener"/,
   },
   { args: "token list", tokens: "rubbish\n", status: 3, stderr: /tokens\.jsonl": line 1\b/ },
-  { args: "serve", tokens: "rubbish\n", status: 3, stderr: /tokens\.jsonl\\": line 1\b/ },
+  {
+    args: "serve",
+    tokens: "rubbish\n",
+    status: 3,
+    stderr: /tokens\.jsonl\\": line 1\b/,
+    after: "",
+  },
 ]);

@@ -19,7 +19,7 @@ testRows("help and version", [
 /** What the one line on standard error has, beside what was expected. */
 const WRONG: readonly [args: string, said: RegExp][] = [
   ["start", /\(serve, .*print systemd-unit\), got "start"; see plant-store --help/],
-  ["token crate x", /token create, .*token import, .*got "token"/],
+  ["token crate x", /\(token create, .*token import\), got "token crate"/],
   ["--data=secret serve", /got "--data"/],
   ["get 7.5", /int64 as ID, from -9223372036854775808 to .*, got "7\.5"/],
   ["token create a/b", /NAME of 1 to 64 letters.*, got "a\/b"/],

@@ -41,6 +41,6 @@ what text cannot hold is not kept exactly: postgres/conformance.installed
 + isText(plant.name) && isText(plant.tag) ? undefined : undefined,
 cli/store.ts
 the password of a URL in a file is shown: postgres/command-line.installed
-- throw new UsageError(\`\${named}: \${error.message}\`);
+- throw new UsageError(\`\${named}: \${error.message.replace("url: ", "")}\`);
 + throw new UsageError(\`\${named}: \${error.message}: \${typeof url === "string" ? url : url()}\`);
 `;
