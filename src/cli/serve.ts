@@ -147,7 +147,11 @@ function reportListening(url: string, admin: string | undefined, plants: number 
  */
 async function printFirstToken({ tokens, tokenTable }: Store, url: string): Promise<void> {
   if (tokens.list().length > 0) return;
-  const token = await tokenTable.create({ name: "first-token", scopes: ["write", "read"] });
+  const creating = tokenTable.create({ name: "first-token", scopes: ["write", "read"] });
+  const token = await creating.catch((error) => {
+    if (error.code !== "token_exists") throw error; // else another server was first
+  });
+  if (token === undefined) return;
   const quoted = `'${`${url}/plants`.replaceAll("'", "'\\''")}'`; // a base path may hold quotes
   const curl = `  curl -w '\\n' ${quoted} -H 'Authorization: Bearer ${token}'`;
   const create = `${curl} -H 'Content-Type: application/json' -d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'`;

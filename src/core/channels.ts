@@ -44,7 +44,7 @@ export interface BatchMessage {
   /** The path of the log, or the host of the database. */
   readonly log: string;
   readonly records: number;
-  /** The length of their lines in a log, with their line feeds. */
+  /** The length of their lines in a log, with their line feeds; over a database about what they take in memory. */
   readonly bytes: number;
   /** How long the synced write, or the statement, took. */
   readonly syncMs: number;

@@ -10,19 +10,16 @@
 import { clock, sleep } from "../clock.ts";
 import { batches } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { conflict, type NewPlant } from "../core/plant.ts";
+import { conflict, isSamePlant, type NewPlant } from "../core/plant.ts";
 import type { CreateOutcome } from "../core/services.ts";
 import { defaultBudget } from "../memory.ts";
 import { type Connection, DatabaseError, type Rows, withTimeout } from "./connection.ts";
 import type { Database } from "./database.ts";
 import { SerialConnection } from "./hosts.ts";
-import { CREATE, createValues, isPlantOfRow } from "./schema.ts";
+import { CREATE, createValues, decodeRow } from "./schema.ts";
 
 const BATCH_PLANTS_MAX = 1000;
 const BATCH_BYTES_MAX = 1024 * 1024;
-/** While a connection has been busy for less than this, a second one is used only if so many plants wait. */
-const SHARE_PLANTS = 8;
-const SHARE_MS = 100;
 /** How long a statement waits for a locked row, and a part of it that is sent again. */
 const LOCK_TIMEOUT_MS = 1000;
 const PART_LOCK_TIMEOUT_MS = 20;
@@ -70,9 +67,6 @@ export class Creates {
   readonly #entries = new Map<bigint, Entry>();
   /** Entries for which no statement was sent yet. */
   readonly #queue = new Set<Entry>();
-  /** How many connections are sending a batch, and since when the last one is. */
-  #sending = 0;
-  #sendingSince = 0;
   #isFlushDue = false;
 
   constructor(database: Database, connections: number) {
@@ -86,7 +80,7 @@ export class Creates {
     entry.callers++;
     try {
       const row = await withTimeout(this.#database.deadlineMs, entry.row);
-      if (!isPlantOfRow(plant, row)) throw conflict(plant.id);
+      if (!isSamePlant(plant, decodeRow(row))) throw conflict(plant.id);
       return row[4] === entry.number && plant === entry.plant ? "created" : "replayed";
     } catch (error) {
       // A row that was sent may still be stored: the response leaves the outcome open.
@@ -119,8 +113,7 @@ export class Creates {
   /** Gives waiting plants to a connection that is idle. */
   #flush(): void {
     this.#isFlushDue = false;
-    const isShared = this.#sending > 0 && clock.monotonicMs() - this.#sendingSince < SHARE_MS;
-    if (this.#queue.size < (isShared ? SHARE_PLANTS : 1) || this.#database.hosts.isClosed) return;
+    if (this.#queue.size === 0 || this.#database.hosts.isClosed) return;
     const lane = this.#idle.pop();
     if (lane !== undefined) void this.#work(lane);
   }
@@ -130,12 +123,8 @@ export class Creates {
     try {
       await lane.connect();
       const batch = this.#takeBatch();
-      this.#sending++;
-      this.#sendingSince = clock.monotonicMs();
-      clock.setTimeout(() => this.#flush(), SHARE_MS).unref(); // what is sent now may hang
       this.#flush();
       if (batch.length > 0) await this.#send(lane, batch, LOCK_TIMEOUT_MS);
-      this.#sending--;
       this.#idle.push(lane);
     } catch {
       this.#idle.unshift(lane);
@@ -173,21 +162,20 @@ export class Creates {
     try {
       const rows = await lane.run(create, limitMs, () => isWanted(batch));
       const stored = new Map(rows.map((row) => [row[0], row]));
-      let records = 0;
-      let bytes = 0;
+      const created: Entry[] = [];
       for (const entry of batch) {
         const row = stored.get(String(entry.plant.id));
         if (row === undefined) void this.#tryLater(entry);
         else {
           this.#remove(entry);
           entry.resolve(row);
-          if (row[4] !== entry.number) continue;
-          records++;
-          bytes += entry.bytes - ENTRY_BYTES;
+          if (row[4] === entry.number) created.push(entry);
         }
       }
+      const records = created.length;
       if (records === 0 || !batches.hasSubscribers) return;
       const log = this.#database.hosts.inUse ?? "";
+      const bytes = created.reduce((sum, entry) => sum + entry.bytes, 0);
       batches.publish({ log, records, bytes, syncMs: clock.monotonicMs() - begun });
     } catch (error) {
       await this.#sendParts(lane, batch, error as DatabaseError);

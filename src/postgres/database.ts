@@ -45,6 +45,8 @@ export class Database {
   /** The estimate of the engine; `undefined` before its first one. */
   plants: number | undefined;
   #isSynchronous: boolean | undefined;
+  /** Since the newest probe that the primary has committed began. */
+  leaseAge = () => 0;
   /** Why no probe commits, and when it was said last. */
   #warned = "";
   #warnedAt = 0;
@@ -122,6 +124,7 @@ export class Database {
     if (!isSynchronous && this.#isSynchronous !== false) publishWarning(NO_STANDBY);
     this.#isSynchronous = isSynchronous;
     this.plants = Number(estimate) >= 0 ? Number(estimate) : undefined;
+    this.leaseAge = age;
     if (this.#warned) publishWarning(`Reconnected to the database at "${hosts.inUse}"`);
     this.#warned = "";
     const version = `${connection.pid} ${changes}`; // another server may have other tokens

@@ -58,8 +58,6 @@ export class Hosts {
   #search: Promise<Server> | undefined;
   /** The hosts that are being asked whether they accept writes, by their names. */
   readonly #asking = new Map<string, Promise<Server>>();
-  /** Longer while two hosts accept writes: then none is left out because it responds late. */
-  #graceMs = GRACE_MS;
   /** The highest one that was seen. */
   #timeline = 0;
 
@@ -151,7 +149,7 @@ export class Hosts {
       throw errors.get(host);
     });
     await Promise.any(asked).catch(() => {});
-    if (silent.size > 0) await Promise.race([Promise.allSettled(asked), sleep(this.#graceMs)]);
+    if (silent.size > 0) await Promise.race([Promise.allSettled(asked), sleep(GRACE_MS)]);
     if (found.length > 0) return this.#use(found);
     // While one of the hosts may still come back, what the others respond decides nothing.
     const all = [...errors.values()];
@@ -171,7 +169,6 @@ export class Hosts {
       ? `"${formatHost(rival.host)}" accepts writes on the same timeline (${timeline}): stop the one that must ` +
         "not be used, or remove it from the URL"
       : row[0];
-    this.#graceMs = rival === undefined ? GRACE_MS : CONNECT_TIMEOUT_MS;
     this.#timeline = timeline;
     this.#primary = why ? undefined : best;
     for (const each of this.#connections) if (formatHost(each.host) !== this.inUse) each.close();

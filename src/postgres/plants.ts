@@ -5,17 +5,17 @@
  * whose create has no outcome yet. Every call ends within the deadline. Lists are in order of id: a plant that was
  * durable when its list began is in it once.
  */
+import { turn } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { encodeNewPlant, type NewPlant, unknownCursor, validatePlant } from "../core/plant.ts";
+import { Semaphore } from "../core/semaphore.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { type DatabaseError, type Rows, withTimeout } from "./connection.ts";
 import { Creates } from "./creates.ts";
 import type { Database } from "./database.ts";
 import { decodeRow, GET, PAGE } from "./schema.ts";
 
-/** How many plants one statement reads: more would delay later reads. */
-const GET_PLANTS_MAX = 64;
 /** Pages begin small, for callers that take only a few plants; each slice of lines takes about a millisecond. */
 const PAGE_PLANTS = 128;
 const PAGE_PLANTS_MAX = 2048;
@@ -26,8 +26,9 @@ const SLICE_CHARACTERS = 32 * 1024;
 export class PostgresPlants implements PlantService {
   readonly #database: Database;
   readonly #creates: Creates;
-  /** Ids that the next statement reads. */
-  #ids = new Set<bigint>();
+  readonly #turns = new Semaphore(1);
+  /** Ids that the next statement reads, and its rows. */
+  #ids: bigint[] = [];
   #reading: Promise<ReadonlyMap<unknown, Rows[number]>> | undefined;
   #isClosed = false;
 
@@ -51,9 +52,8 @@ export class PostgresPlants implements PlantService {
   async getLine(id: bigint): Promise<Buffer | undefined> {
     assertInt64(id);
     this.#assertOpen();
-    if (this.#ids.size === GET_PLANTS_MAX) this.#reading = undefined;
-    this.#reading ??= this.#getNext();
-    this.#ids.add(id);
+    this.#ids.push(id);
+    this.#reading ??= this.#readNext();
     const row = (await this.#read(this.#reading)).get(String(id));
     return row && Buffer.from(encodeNewPlant(decodeRow(row)));
   }
@@ -90,26 +90,24 @@ export class PostgresPlants implements PlantService {
     return this.#creates.drain();
   }
 
-  /** One statement for all reads that begin until it is sent; the rows by their ids. */
-  async #getNext(): Promise<ReadonlyMap<unknown, Rows[number]>> {
-    const ids = new Set<bigint>();
-    this.#ids = ids;
+  /** The rows of all reads that begin until the statement before is over, by their ids. */
+  #readNext(): Promise<ReadonlyMap<unknown, Rows[number]>> {
     const { reads, deadlineMs } = this.#database;
-    const rows = await reads
-      .run((connection) => {
-        if (this.#ids === ids) this.#reading = undefined;
-        return connection.query(GET, [`{${[...ids].join()}}`]);
-      }, deadlineMs)
-      .finally(() => {
-        if (this.#ids === ids) this.#reading = undefined; // it may never have been sent
-      });
-    return new Map(rows.map((row) => [row[0], row]));
+    return this.#turns.run(async () => {
+      await turn();
+      const ids = `{${this.#ids.join()}}`;
+      this.#ids = [];
+      this.#reading = undefined;
+      const rows = await reads.run((connection) => connection.query(GET, [ids]), deadlineMs);
+      return new Map(rows.map((row) => [row[0], row]));
+    });
   }
 
-  /** The outcome of a read, at its deadline at the latest. */
+  /** The outcome of a read, at its deadline at the latest; while the database is away longer than that, at once. */
   async #read<T>(reading: Promise<T>): Promise<T> {
+    const { deadlineMs, leaseAge } = this.#database;
     try {
-      return await withTimeout(this.#database.deadlineMs, reading);
+      return await withTimeout(leaseAge() < deadlineMs ? deadlineMs : 0, reading);
     } catch (cause) {
       this.#database.warnOfRefusal(cause as DatabaseError);
       const why = "the database does not respond, or refuses it; retry later";

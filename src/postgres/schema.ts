@@ -6,7 +6,8 @@
  * string that `text` cannot hold (NUL, a lone surrogate) is kept exactly in `exact`, the record as JSON; `name`
  * and `tag` are then for people only.
  */
-import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { isScope, type TokenRecord } from "../core/token.ts";
 import { type Rows, SESSION } from "./connection.ts";
 
@@ -174,20 +175,16 @@ export function createValues(plants: readonly NewPlant[], batch: string, lockMs:
   ];
 }
 
-/** The plant of a row that begins with `id, name, tag, exact`. */
+/** The plant of a row that begins with `id, name, tag, exact`. @throws PlantStoreError `read_failed` */
 export function decodeRow(row: Rows[number]): NewPlant {
   const [id, name, tag, exact] = row as readonly [string, string, string | null, string | null];
-  if (exact !== null) return parseNewPlant(Buffer.from(exact));
-  return tag === null ? { id: BigInt(id), name } : { id: BigInt(id), name, tag };
-}
-
-/** Whether a row has the content of a plant; both have the same id. */
-export function isPlantOfRow(plant: NewPlant, row: Rows[number]): boolean {
-  if (row[3] === null) return row[1] === plant.name && row[2] === (plant.tag ?? null);
+  if (exact === null)
+    return tag === null ? { id: BigInt(id), name } : { id: BigInt(id), name, tag };
   try {
-    return isSamePlant(plant, decodeRow(row));
-  } catch {
-    return false; // it was edited by hand, and is no plant any more
+    return parseNewPlant(Buffer.from(exact));
+  } catch (cause) {
+    const why = `the column "exact" of its row was changed`;
+    throw new PlantStoreError("read_failed", `Cannot read plant ${id}: ${why}`, { cause });
   }
 }
 
