@@ -93,12 +93,6 @@ function findCircles(sources: Sources): string[] {
   return circles;
 }
 
-/** A blank line is between the header and an import of types, with which the compiler would remove it. */
-function findMissingHeaders(sources: Sources): string[] {
-  const header = /^(#!.*\n)?\/\*\*((?!\*\/)[\s\S]){20,}\*\/\n(?!import type\b)/;
-  return [...sources].filter(([, text]) => !header.test(text)).map(([file]) => file);
-}
-
 /** Timers, clocks and random values, except as members of `clock`. */
 const OTHER_TIME =
   /(?<!\bclock\.)\b(?:(?:set|clear)(?:Timeout|Interval|Immediate)|random(?:Bytes|Int|UUID|Fill(?:Sync)?))\b|\bperformance\.|\bDate\.now\b|(?<!new )\bDate\(|\bnew Date\(\)|\bhrtime\b|\bMath\.random\b|\bgetRandomValues\b|\bAbortSignal\.timeout\b|"node:(?:timers|perf_hooks)/;
@@ -139,12 +133,6 @@ const RULES: readonly Rule[] = [
     "no file imports itself through others",
     findCircles,
     { "core/a.ts": 'import "./b.ts";', "core/b.ts": 'import type { A } from "./a.ts";' },
-  ],
-  [
-    "every file begins with a comment that says what it is, and that the compiler keeps",
-    findMissingHeaders,
-    { "core/a.ts": "export const A = 1;" },
-    { "core/a.ts": "/** A header that the compiler removes. */\nimport type { A } from x;" },
   ],
   [
     "time, chance and files come through the ports that the simulation replaces",

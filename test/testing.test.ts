@@ -2,14 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type NewPlant, type PlantService, PlantStore } from "../src/index.ts";
-import * as kit from "../src/testing.ts";
-import { createTestStore } from "../src/testing.ts";
+import { createTestStore, type TestToken } from "../src/testing.ts";
 import { makeFolder } from "./support/folders.ts";
 import { linesOf } from "./support/plants.ts";
-
-test("plant-store/testing exports one function", () => {
-  assert.deepEqual(Object.keys(kit), ["createTestStore"]);
-});
 
 type Call = (plants: PlantService) => Promise<unknown>;
 const create = (plant: object) => (plants: PlantService) => plants.create(plant as NewPlant);
@@ -62,8 +57,7 @@ test("a list has the plants of its beginning, which its reader cannot change", a
 });
 
 const accept = (member: object) =>
-  createTestStore({ tokens: [{ token: "secret", name: "one", ...member } as kit.TestToken] })
-    .tokens;
+  createTestStore({ tokens: [{ token: "secret", name: "one", ...member } as TestToken] }).tokens;
 
 test("a token expires by the global Date", async (t) => {
   const expiresAt = new Date(Date.now() + 3_600_000);

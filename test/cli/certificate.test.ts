@@ -14,7 +14,7 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     t.mock.timers.enable({ apis: ["setInterval"] });
     const warnings = collectWarnings(t);
     const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
-    const short = makeCertificate(t, "short", "ec", 13);
+    const short = makeCertificate(t, "short", 13);
     const folder = makeFolder(t);
     const files = { tlsCert: join(folder, "cert.pem"), tlsKey: join(folder, "key.pem") };
     const put = (cert: typeof first, key: typeof first) => {

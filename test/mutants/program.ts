@@ -10,14 +10,6 @@ the body of a request is read to its end: admin/server
 a server that is not ready says that it is: admin/server
 - state === "ready" ? 200 : 503, { state, message });
 + 200, { state, message });
-admin/recorder.ts
-a stream that was cut counts as a success: admin/metrics
-- const status = message.cut ? 0 : message.status;
-+ const status = message.status;
-admin/status-page.ts
-a server that fails every request looks well: admin/status-page
-- own.state === "ready" && failures > 0;
-+ own.state === "ready" && failures < 0;
 admin/page-parts.ts
 a name of a token becomes markup: admin/status-page
 - return String(value).replace(/[&<>"']/g, toReference);

@@ -11,23 +11,14 @@ export type Certificate = ReturnType<typeof makeCertificate>;
 export const NEEDS_OPENSSL =
   spawnSync("openssl", ["version"]).status === 0 ? {} : { skip: "needs openssl, not found here" };
 
-const KEYS = {
-  ec: ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
-  rsa: ["-newkey", "rsa:2048"],
-} as const;
-
 /** Makes a self-signed certificate for 127.0.0.1 with this common name, in files of its own. */
-export function makeCertificate(
-  t: TestContext,
-  name: string,
-  key: keyof typeof KEYS = "ec",
-  days = 30,
-) {
+export function makeCertificate(t: TestContext, name: string, days = 30) {
   const folder = makeFolder(t);
   const [certPath, keyPath] = [join(folder, "cert.pem"), join(folder, "key.pem")];
   const subject = ["-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1"];
   const files = ["-days", `${days}`, "-keyout", keyPath, "-out", certPath];
-  const words = ["req", "-x509", ...KEYS[key], "-nodes", ...subject, ...files];
+  const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+  const words = ["req", "-x509", ...key, "-nodes", ...subject, ...files];
   execFileSync("openssl", words, { stdio: "ignore" });
   return { name, certPath, keyPath, cert: readFileSync(certPath), key: readFileSync(keyPath) };
 }

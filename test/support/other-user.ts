@@ -1,5 +1,5 @@
 /** Folders of another user, for tests that run as root. */
-import { chmodSync, chownSync, mkdirSync } from "node:fs";
+import { chownSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { makeFolder } from "./folders.ts";
@@ -12,11 +12,9 @@ export const NEEDS_ROOT = {
   skip: process.geteuid?.() === 0 ? false : "only root can give files away",
 };
 
-/** A data directory of that user (0700), below a folder with this mode. */
-export function makeServiceFolder(t: TestContext, parentMode = 0o755): string {
-  const parent = makeFolder(t);
-  chmodSync(parent, parentMode);
-  const folder = join(parent, "data");
+/** A data directory of that user (0700). */
+export function makeServiceFolder(t: TestContext): string {
+  const folder = join(makeFolder(t), "data");
   mkdirSync(folder, { mode: 0o700 });
   chownSync(folder, SERVICE, SERVICE);
   return folder;
