@@ -14,14 +14,14 @@ import { breakSource, MUTANTS, type Mutant } from "./mutants/mutants.ts";
 import type { WorldName } from "./simulation/plan.ts";
 import { ROOT, simulate } from "./simulation/runner.ts";
 
+/** How long the simulation looks for one. */
+const LIVES_SECONDS = 60;
 /** Ten times as long as the slowest file of tests takes. */
 const FILE_MS_MAX = 300_000;
 
 const { values } = parseArgs({
   options: {
     only: { type: "string", default: "" }, // those with this in their name, their file or what has to notice them
-    processes: { type: "string", default: "1" },
-    seconds: { type: "string", default: "60" }, // how long the simulation looks for one
   },
 });
 
@@ -53,7 +53,7 @@ class Copy {
 
   async try(mutant: Mutant): Promise<Outcome> {
     if (mutant.way === "simulation") {
-      return this.#broken(mutant, () => findLife(mutant, this.root, Number(values.seconds)));
+      return this.#broken(mutant, () => findLife(mutant, this.root));
     }
     const tried: string[] = [];
     for (const file of mutant.by) {
@@ -118,9 +118,9 @@ class Copy {
 }
 
 /** Looks for a life that shows the mistake, and does not fail without it. */
-async function findLife({ by }: Mutant, root: string, seconds: number): Promise<Outcome> {
+async function findLife({ by }: Mutant, root: string): Promise<Outcome> {
   const how = { worlds: by as WorldName[], processes: 1, isShrunk: false };
-  const { failures, rounds } = await simulate({ ...how, root, seed: 1, seconds });
+  const { failures, rounds } = await simulate({ ...how, root, seed: 1, seconds: LIVES_SECONDS });
   const [failure] = failures;
   if (failure === undefined) return ["NOT FOUND", `no violation in ${rounds} rounds`];
   const { world, seed, path, kind } = failure;
@@ -131,21 +131,17 @@ async function findLife({ by }: Mutant, root: string, seconds: number): Promise<
 }
 
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(130));
-const left = MUTANTS.filter(({ name, file, way, by }) =>
+const chosen = MUTANTS.filter(({ name, file, way, by }) =>
   [name, file, way, ...by].some((text) => text.includes(values.only)),
 );
 const counts = { found: 0, "NOT FOUND": 0, "not tried": 0 };
 
-async function work(): Promise<void> {
-  const copy = new Copy();
-  for (let mutant = left.shift(); mutant !== undefined; mutant = left.shift()) {
-    const [verdict, how] = await copy.try(mutant);
-    counts[verdict]++;
-    process.stdout.write(`${verdict.padEnd(9)} ${mutant.file}: ${mutant.name}: ${how}\n`);
-  }
+const copy = new Copy();
+for (const mutant of chosen) {
+  const [verdict, how] = await copy.try(mutant);
+  counts[verdict]++;
+  process.stdout.write(`${verdict.padEnd(9)} ${mutant.file}: ${mutant.name}: ${how}\n`);
 }
-
-await Promise.all(Array.from({ length: Number(values.processes) }, work));
 const each = Object.entries(counts).map(([verdict, count]) => `${count} ${verdict}`);
 process.stdout.write(`Mutants: ${each.join(", ")}.\n`);
 process.exitCode = counts.found > 0 && counts["NOT FOUND"] === 0 ? 0 : 1;

@@ -26,7 +26,6 @@ const options = readOptions({
   seconds: "3",
   warm: "8",
   against: "",
-  only: "", // programs with this in their name, and the floor
 });
 const other = options.text("against");
 
@@ -48,9 +47,7 @@ function measure(name: string, connections: number): Promise<Load> {
   });
 }
 
-const names = Object.keys(PROGRAMS).filter((name) => {
-  return name === "floor" || name.includes(options.text("only"));
-});
+const names = Object.keys(PROGRAMS);
 const rows: string[][] = [];
 for (const connections of options.numbers("connections")) {
   const samples = new Map<string, Load[]>(names.map((name) => [name, []]));

@@ -50,11 +50,9 @@ test("when connections are full, the oldest that has sent nothing makes room", a
 });
 
 test("the client with the most connections loses its oldest", async (t) => {
-  let other = "";
-  const prepare = async (folder: string) => {
-    other = await createToken(folder, { name: "other" });
-  };
-  const service = await startService(t, { connectionsMax: 5, prepare });
+  const service = await startService(t, { connectionsMax: 5 });
+  const other = await createToken(service.folder, { name: "other" });
+  await service.tokens.refresh();
   const many: Client[] = [];
   for (let n = 0; n < 5; n++) many.push(await connectKnown(t, service));
   const others = [await connectKnown(t, service, other), await connectKnown(t, service, other)];

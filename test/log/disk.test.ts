@@ -10,7 +10,6 @@ import {
   ioError,
   isNoRoom,
   type OpenFile,
-  withIoError,
 } from "../../src/log/disk.ts";
 import { SimulatedClock } from "../simulation/clock.ts";
 import { SimulatedDisk } from "../simulation/disk.ts";
@@ -230,13 +229,3 @@ for (const [error, words, isFull] of [
     assert.equal(isNoRoom(error), isFull);
   });
 }
-
-test("withIoError() keeps errors of the store, and describes the others", async () => {
-  const own = ioError("Cannot read", new Error("gone"));
-  const failing = (error: unknown) => withIoError("Cannot write", () => Promise.reject(error));
-  await assert.rejects(failing(own), (error) => error === own);
-  await assert.rejects(failing(new Error("full")), {
-    code: "io_error",
-    message: "Cannot write: full",
-  });
-});

@@ -84,24 +84,6 @@ test("a record that comes in the next turn is in the same write", async (t) => {
   assert.deepEqual(writes, ["one\ntwo\n"]);
 });
 
-for (const [waiting, begun] of [
-  [31, 1],
-  [32, 2],
-] as const) {
-  test(`with ${waiting} records waiting, ${begun} writes have begun when an append resolves`, async (t) => {
-    const late: Promise<number>[] = [];
-    const records = Array.from({ length: waiting }, () => "late");
-    const { writer, writes } = await openWriter(t, {
-      during: (open) => late.push(...appendAll(open, ...records)),
-    });
-    await append(writer, "first");
-    await Promise.resolve(); // the next write is begun in the same turn
-    assert.equal(writes.length, begun);
-    await Promise.all(late);
-    assert.equal(writes.length, 2);
-  });
-}
-
 test("a batch is closed once it has a MiB, so it is at most one record longer", async (t) => {
   const half = "x".repeat(BATCH_BYTES_MAX / 2 - 1);
   const { writer, writes } = await openWriter(t);

@@ -12,10 +12,6 @@ core/plant-matcher.ts
 an id that is matched is rounded: core/plant-matcher
 - if (Math.abs(idHigh) < 2 ** 20) return
 + if (Math.abs(idHigh) < 2 ** 30) return
-core/errors.ts
-an error number changes: contract/contract
--   unknown_plant: 40402,
-+   unknown_plant: 40403,
 core/token.ts
 a member of a token that is not known is ignored: auth/token-file
 - && text === encodeTokenRecord(record);

@@ -18,12 +18,6 @@ cli/program.ts
 a damaged log is worth a restart: cli/commands
 - ["corruption", "unsynced", "invalid_json"];
 + ["unsynced", "invalid_json"];
-wrong usage is worth a restart: cli/usage
-- if (error instanceof UsageError) return 2;
-cli/command.ts
-a variable overrides its flag: cli/args
-- const text = given ?? (
-+ const text = (inherited ? undefined : given) ?? (
 cli/output.ts
 a control character of a plant reaches the terminal: cli/outputs
 - lines.map((line) => \`\${escapeControls(line)}\\n\`)

@@ -6,7 +6,6 @@
  *   --world NAME   crash, rot or meddling (all)
  *   --path P       runs one life of the batch of this seed and world
  *   --processes N  how many at once (one a processor)
- *   --go-on        counts violations instead of stopping at the first one; does not shrink their lives
  */
 import { randomInt } from "node:crypto";
 import { availableParallelism } from "node:os";
@@ -25,7 +24,6 @@ const { values } = parseArgs({
     world: { type: "string" },
     path: { type: "string" },
     processes: { type: "string", default: String(availableParallelism()) },
-    "go-on": { type: "boolean", default: false },
   },
 });
 
@@ -33,15 +31,14 @@ const print = (line: string) => process.stdout.write(`${line}\n`);
 
 /** Returns whether nothing failed, and every rule fired that had to. */
 async function main(): Promise<boolean> {
-  const { path, world, "go-on": goesOn } = values;
+  const { path, world } = values;
   print(`First seed: ${values.seed}`);
   const { lives, rounds, ms, counts, failures } = await simulate({
     worlds: world === undefined ? WORLDS : [world as WorldName],
     seed: Number(values.seed),
     seconds: path === undefined ? Number(values.minutes) * 60 : 0,
     processes: path === undefined ? Number(values.processes) : 1,
-    isShrunk: !goesOn && path === undefined,
-    goesOn,
+    isShrunk: path === undefined,
     path,
   });
   print(RULE_NAMES.map((rule) => `${counts[rule] ?? 0} ${rule}`).join("\n"));
@@ -49,7 +46,7 @@ async function main(): Promise<boolean> {
     const which = failure.path === undefined ? "" : ` --path ${failure.path}`;
     print(`\n${failure.kind}: ${failure.message}\nNode ${process.version}; to repeat it:`);
     print(`  npm run simulate -- --world ${failure.world} --seed ${failure.seed}${which}`);
-    if (!goesOn) print(JSON.stringify(failure.life));
+    print(JSON.stringify(failure.life));
   }
   const speed = Math.round((rounds * 1000) / Math.max(1, ms));
   print(`\n${lives} lives, ${rounds} rounds, ${speed} rounds a second of one core`);

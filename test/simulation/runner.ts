@@ -13,7 +13,6 @@ import type { Failure, Report, Task } from "./worker.ts";
 
 export interface RunOptions extends Omit<Task, "number" | "step"> {
   readonly processes: number;
-  readonly goesOn?: boolean;
   /** The project, or a copy of it with a mistake. */
   readonly root?: string;
 }
@@ -29,11 +28,11 @@ export const WORLDS: readonly WorldName[] = ["crash", "rot", "meddling"];
 const LATE_MS = 120_000;
 
 export async function simulate(options: RunOptions): Promise<RunResult> {
-  const { processes, goesOn, root = ROOT, ...task } = options;
+  const { processes, root = ROOT, ...task } = options;
   const result: RunResult = { lives: 0, rounds: 0, ms: 0, counts: {}, failures: [] };
   const fail = (failure: Failure) => {
     result.failures.push(failure);
-    if (goesOn !== true) for (const worker of workers) worker.kill("SIGKILL");
+    for (const worker of workers) worker.kill("SIGKILL");
   };
   const start = (number: number) => {
     const share: Task = { ...task, number, step: processes };

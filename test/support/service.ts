@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import type { NewPlant, PlantStoreOptions, ServerOptions } from "../../src/index.ts";
+import type { NewPlant, ServerOptions } from "../../src/index.ts";
 import { createToken, PlantServer, PlantStore, TokenRegistry } from "../../src/index.ts";
 import { atEnd, makeFolder } from "./folders.ts";
 import { makeLatch } from "./watch.ts";
@@ -16,21 +16,13 @@ export interface Answer {
   readonly text: string;
 }
 
-export type ServiceOptions = Partial<ServerOptions> &
-  Pick<PlantStoreOptions, "queueBytesMax"> & {
-    /** Prepares the folder before the store and the tokens are opened. */
-    readonly prepare?: (folder: string) => Promise<void>;
-  };
+export type ServiceOptions = Partial<ServerOptions>;
 
 /** Starts the service, with a live token that has both scopes, and stops it when the test ends. */
-export async function startService(
-  t: TestContext,
-  { prepare, queueBytesMax, ...options }: ServiceOptions = {},
-) {
+export async function startService(t: TestContext, options: ServiceOptions = {}) {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "test", scopes: ["read", "write"] });
-  await prepare?.(folder);
-  const store = await PlantStore.open(folder, { queueBytesMax });
+  const store = await PlantStore.open(folder);
   atEnd(t, () => store.close());
   const tokens = await TokenRegistry.open(folder);
   atEnd(t, () => tokens.close());
