@@ -33,14 +33,14 @@ const POLL_MS = 60_000;
 const WARN_MS = 14 * 86_400_000;
 
 /**
- * Gives the server what the files hold, at once and then once a minute. If that cannot be used, the current pair
- * stays. Warns once of each fault, and of a certificate that ends soon. Returns the timer.
+ * Reads the files at once and then once a minute, and gives the server a new pair. If that cannot be used, the
+ * current one stays. Warns once of each fault, and of a certificate that ends soon. Returns the timer.
  */
 export function followCertificate(
   server: Pick<PlantServer, "replaceCertificate">,
   files: CertificateFiles,
+  used: ReturnType<typeof readCertificate>,
 ): NodeJS.Timeout {
-  let used: ReturnType<typeof readCertificate>;
   let reported: string | undefined;
   const poll = () => {
     let fault: string | undefined;

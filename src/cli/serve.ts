@@ -96,7 +96,7 @@ async function serveStore(
     const { corsOrigin: corsOrigins, trustedProxy: trustedProxies } = options;
     const parts = { plants, tokens, tls, corsOrigins, trustedProxies };
     server = await PlantServer.start({ ...options, ...parts }).catch(nameOption("--host, --port"));
-    following = tls && followCertificate(server, options);
+    following = tls && followCertificate(server, options, tls);
     const status = await followStatus(options, store, server.url);
     const { admin: address } = options;
     admin = address && (await startAdminServer(address, status).catch(nameOption("--admin")));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { followCertificate } from "../../src/cli/certificate.ts";
+import { followCertificate, readCertificate } from "../../src/cli/certificate.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -21,10 +21,10 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
       copyFileSync(cert.certPath, files.tlsCert);
       copyFileSync(key.keyPath, files.tlsKey);
     };
-    const taken: unknown[] = [];
     put(first, first);
+    const taken: unknown[] = [first.cert];
     const server = { replaceCertificate: ({ cert }: { cert: unknown }) => taken.push(cert) };
-    const timer = followCertificate(server, files);
+    const timer = followCertificate(server, files, readCertificate(files));
     const steps: readonly [change: () => void, used: typeof first, warnings: number][] = [
       [() => {}, first, 0],
       [() => put(second, first), first, 1],
