@@ -63,7 +63,7 @@ export async function openStore(choice: StoreChoice & DatabaseOptions, command: 
   const isPatient = command === "serve";
   const store = await openDatabase(choice, { databaseDeadlineMs, databaseConnections, isPatient });
   // Ready until a deadline: a failover must not take every server out of a load balancer.
-  const isAway = () => store.tokens.leaseAgeMs >= databaseDeadlineMs;
+  const isAway = () => store.state().leaseAgeMs >= databaseDeadlineMs;
   return {
     ...store,
     failed: new Promise<Error>(() => {}), // never: the store waits for a database that is away

@@ -64,8 +64,9 @@ export class Database {
     this.#probes = new SerialConnection(this.hosts);
   }
 
-  state(): Omit<DatabaseStatus, "leaseAgeMs"> {
-    return { host: this.hosts.inUse, isSynchronous: this.#isSynchronous };
+  state(): DatabaseStatus {
+    const leaseAgeMs = this.leaseAge();
+    return { host: this.hosts.inUse, isSynchronous: this.#isSynchronous, leaseAgeMs };
   }
 
   /**

@@ -39,10 +39,8 @@ export class UnusableDatabaseError extends DatabaseError {
 }
 
 const CONNECT_TIMEOUT_MS = 2000;
-/** How long the other hosts may take to respond once one of them accepts writes. */
-const GRACE_MS = 250;
-/** How often a search asks the hosts that have responded while another one is silent. */
-const ASK_MS = 100;
+/** How long a round of questions takes, if a host is silent. */
+const ROUND_MS = 100;
 
 export class Hosts {
   isClosed = false;
@@ -125,46 +123,30 @@ export class Hosts {
     return this.#search;
   }
 
-  /**
-   * Asks all hosts at once, and again while one of them is silent: another one may be promoted. Once one accepts
-   * writes, the others have a little time to respond.
-   */
+  /** Asks all hosts, again and again until each has responded, or one accepts writes and the others had a round more. */
   async #findOnce(): Promise<Server> {
     const { hosts } = this.#readUrl();
-    const silent = new Set(hosts);
-    const found: Server[] = [];
-    const errors = new Map<DatabaseHost, DatabaseError>();
-    const asked = hosts.map(async (host) => {
-      while (found.length === 0) {
-        try {
-          return found.push(await this.#ask(host));
-        } catch (error) {
-          errors.set(host, error as DatabaseError);
-        } finally {
-          silent.delete(host);
-        }
-        if (silent.size === 0) break;
-        await sleep(ASK_MS);
-      }
-      throw errors.get(host);
-    });
-    await Promise.any(asked).catch(() => {});
-    if (silent.size > 0) await Promise.race([Promise.allSettled(asked), sleep(GRACE_MS)]);
-    if (found.length > 0) return this.#use(found);
+    const outcomes = new Map<DatabaseHost, Server | DatabaseError>();
+    const found = () => [...outcomes.values()].filter((each): each is Server => "row" in each);
+    for (let isLast = false; outcomes.size < hosts.length && !isLast; ) {
+      isLast = found().length > 0;
+      const asked = hosts.map(async (host) => {
+        outcomes.set(host, await this.#ask(host).catch((error: DatabaseError) => error));
+      });
+      await Promise.race([Promise.all(asked), sleep(ROUND_MS)]);
+    }
+    if (found().length > 0) return this.#use(found());
     // While one of the hosts may still come back, what the others respond decides nothing.
-    const all = [...errors.values()];
-    const [first] = all.every((error) => this.isFinal(error)) ? all : [];
-    throw first ?? new DatabaseError([...new Set(all.map(({ message }) => message))].join("; "));
+    const errors = [...outcomes.values()] as DatabaseError[];
+    const [first] = errors.every((error) => this.isFinal(error)) ? errors : [];
+    throw first ?? new DatabaseError([...new Set(errors.map(({ message }) => message))].join("; "));
   }
 
   /** Uses the server of the highest timeline, if it may be used. @throws UnusableDatabaseError */
-  #use(servers: Server[]): Server {
-    const [best, ...others] = servers.sort((a, b) => b.timeline - a.timeline) as [
-      Server,
-      ...Server[],
-    ];
+  #use(servers: readonly Server[]): Server {
+    const best = servers.reduce((a, b) => (b.timeline > a.timeline ? b : a));
     const { host, timeline, startedAt, row } = best;
-    const rival = others.find((each) => each.timeline === timeline && each.startedAt !== startedAt);
+    const rival = servers.find((one) => one.timeline === timeline && one.startedAt !== startedAt);
     const why = rival
       ? `"${formatHost(rival.host)}" accepts writes on the same timeline (${timeline}): stop the one that must ` +
         "not be used, or remove it from the URL"
@@ -283,9 +265,6 @@ export class SerialConnection {
 export function explainMissing(error: DatabaseError): Rows {
   const { sqlstate = "", message } = error;
   if (!/^(42|3F)/.test(sqlstate)) throw error;
-  const [right, table] = [
-    "grant this right",
-    "if a table is missing, run what `print schema` prints",
-  ];
-  return [[`${message}; ${sqlstate === "42501" ? right : table}`]];
+  const fix = sqlstate === "42501" ? "grant this right" : "run what `print schema` prints";
+  return [[`${message}; ${fix}`]];
 }

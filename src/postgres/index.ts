@@ -79,6 +79,6 @@ export async function openPostgres(options: PostgresOptions): Promise<PostgresSt
     const code = isUnusable ? "corruption" : "io_error";
     throw new PlantStoreError(code, cause.message, { cause });
   }
-  const state = () => ({ ...database.state(), leaseAgeMs: tokens.leaseAgeMs });
-  return { plants, tokens, tokenTable: new TokenTable(database), state, close };
+  const tokenTable = new TokenTable(database);
+  return { plants, tokens, tokenTable, state: () => database.state(), close };
 }

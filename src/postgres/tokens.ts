@@ -44,11 +44,6 @@ export class PostgresTokens extends LiveTokens {
     this.follow();
   }
 
-  /** Milliseconds since the newest probe that the primary has committed began. */
-  get leaseAgeMs(): number {
-    return this.age();
-  }
-
   /** @internal */
   protected override poll(): Promise<void> {
     return this.#poll().catch(() => {}); // the database has warned of it
