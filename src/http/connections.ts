@@ -16,12 +16,8 @@ import { ignoreFollowing } from "./node-internals.ts";
 
 /** For each connection. No ordinary client sends so many ahead, and a few that did would delay everybody. */
 const UNANSWERED_MAX = 16;
-/** A client may ask for new keys instead of sending requests; each time costs as much as a small request. */
-const KEY_UPDATES_MAX = 16;
-/** Among so many of the oldest, one that has sent nothing is closed first. */
-const SILENT_AMONG = 32;
-/** How often idle connections and slow requests are looked for. */
-export const SWEEP_MS = 1000;
+/** New keys of TLS: each is as much work as a small request, and no client needs so many. */
+const KEYS_MAX = 16;
 /** The client of all connections that have shown no good token. */
 const ANONYMOUS = "";
 
@@ -31,36 +27,25 @@ class Connection {
   unanswered = 0;
   /** The newest request: until its response has left, or until the next one if it was refused or is not whole. */
   last: Exchange | undefined;
-  /** The number of sweeps before its last response left. */
-  idleSince: number | undefined;
   /** How many bytes were read when a request got a response that needs no good token. */
   refusedAt: number | undefined;
-  /** How many bytes were read at the last sweep. */
-  sweptBytes = 0;
-  keyUpdates = 0;
+  keys = 0;
 }
 
 export class Connections {
   readonly #listener: Listener;
   readonly #max: number;
-  readonly #idleSweeps: number;
   readonly #all = new Map<Socket, Connection>();
   /** The sockets below TLS, by the address of the client: each counts until its handshake is done. */
   readonly #rawSockets = new Map<string, Socket>();
-  #sweeps = 0;
   #evictions = 0;
   #isDraining = false;
 
   /** Takes over the connections of a server. */
-  constructor(server: Server, listener: Listener, max: number, idleMs: number) {
+  constructor(server: Server, listener: Listener, max: number) {
     this.#listener = listener;
     this.#max = max;
-    this.#idleSweeps = Math.ceil(idleMs / SWEEP_MS);
     const addressOf = (socket: Socket) => `${socket.remoteAddress} ${socket.remotePort}`;
-    server.on("listening", () => {
-      const sweeping = setInterval(() => this.#sweep(), SWEEP_MS).unref();
-      server.on("close", () => clearInterval(sweeping));
-    });
     server.on("connection", (socket: Socket) => {
       this.#add(socket);
       if (!(server instanceof tls.Server)) return;
@@ -74,10 +59,14 @@ export class Connections {
       if (raw !== undefined) this.#all.delete(raw);
       this.#add(socket);
     });
-    server.on("keylog", (line: Buffer, socket: Socket) => {
+    server.on("keylog", (_, socket: Socket) => {
       const connection = this.#all.get(socket); // none during the handshake
-      if (connection === undefined || !line.includes("CLIENT_TRAFFIC_SECRET_")) return;
-      if (++connection.keyUpdates >= KEY_UPDATES_MAX) socket.destroy();
+      if (connection !== undefined && ++connection.keys >= KEYS_MAX) socket.destroy();
+    });
+    server.on("timeout", (socket: Socket) => {
+      const { unanswered = 0 } = this.#all.get(socket) ?? {};
+      // A response that the client does not take would hold its memory for ever.
+      if (unanswered === 0 || socket.writableLength > 0) socket.destroy();
     });
     server.on("request", this.#handle);
     server.on("checkExpectation", this.#handle); // else Node responds 417 without a body
@@ -96,12 +85,12 @@ export class Connections {
     const counts = new Map([[ANONYMOUS, 0]]);
     for (const { client } of this.#all.values()) counts.set(client, (counts.get(client) ?? 0) + 1);
     const [[largest] = []] = [...counts].sort(([, a], [, b]) => b - a);
-    const owned = [...this.#all].filter(([, { client }]) => client === largest);
-    const others = owned.filter(([socket]) => socket !== newest);
-    // An ordinary client sends at once. With a good token it is better closed while it waits than in a create.
-    const silent = others.slice(0, SILENT_AMONG).filter(([socket]) => socket.bytesRead === 0);
-    const idle = others.filter(([, { unanswered }]) => largest !== ANONYMOUS && unanswered === 0);
-    const [evicted = owned] = [silent, idle, others].filter(({ length }) => length > 0);
+    const owned = [...this.#all].filter(([socket, { client }]) => {
+      return client === largest && socket !== newest;
+    });
+    // With a good token a connection is better closed while it waits than in a create.
+    const idle = owned.filter(([, { unanswered }]) => largest !== ANONYMOUS && unanswered === 0);
+    const evicted = idle.length > 0 ? idle : owned;
     for (const [socket] of evicted.slice(0, Math.ceil(owned.length / 64))) {
       this.#all.delete(socket); // it closes later, and counts no more
       socket.destroy();
@@ -149,12 +138,11 @@ export class Connections {
     const connection = this.#all.get(req.socket);
     if (connection === undefined) return;
     connection.unanswered--;
-    connection.idleSince = this.#sweeps;
     if (exchange.isLast) linger(req.socket);
     if (caller === undefined) return;
     connection.client = caller.name; // perhaps its token took a while to verify
-    if (req.complete && !exchange.isLast && connection.last === exchange)
-      connection.last = undefined;
+    const isDone = req.complete && !exchange.isLast;
+    if (isDone && connection.last === exchange) connection.last = undefined;
   };
 
   /** The parser gave up on the bytes that came last, or the time for a request ran out. */
@@ -167,12 +155,10 @@ export class Connections {
       return;
     }
     const { last } = connection;
-    if (last?.req.complete === false && !last.res.headersSent) {
+    if (last !== undefined && (last.isLast || !last.req.complete)) {
       last.closeAfter();
-      last.fail(error);
-    } else if (last?.isLast === true || last?.req.complete === false) {
-      if (error.code === "request_timeout") socket.destroy(); // its response could not be written
-      last.closeAfter();
+      if (last.res.headersSent && error.code === "request_timeout") socket.destroy();
+      else if (!last.req.complete) last.fail(error);
       if (last.isOver) linger(socket);
     } else {
       const req = new IncomingMessage(socket); // these bytes never became one
@@ -180,22 +166,6 @@ export class Connections {
       this.#listener.handle(this.#begin(connection, req, res), error);
       if (connection.unanswered === 1) res.assignSocket(socket);
       else last?.res.once("close", () => socket.destroyed || res.assignSocket(socket));
-    }
-  }
-
-  #sweep(): void {
-    this.#sweeps++;
-    for (const [socket, connection] of this.#all) {
-      const { unanswered, idleSince, last, sweptBytes } = connection;
-      // Node itself times a connection before its first request.
-      const sweeps = this.#sweeps - (idleSince ?? this.#sweeps);
-      const isQuiet = sweptBytes === socket.bytesRead;
-      if (unanswered === 0 && isQuiet && sweeps > this.#idleSweeps) socket.destroy();
-      connection.sweptBytes = socket.bytesRead;
-      // A stop does not wait for a body of which nothing came for a second.
-      const isStalled = last?.req.complete === false && isQuiet;
-      const code = "ERR_HTTP_REQUEST_TIMEOUT"; // as Node reports it
-      if (this.#isDraining && isStalled) this.#refuse(socket, Object.assign(new Error(), { code }));
     }
   }
 

@@ -19,7 +19,7 @@ import { publishWarning } from "../core/channels.ts";
 import { assertNumbers, checkBasePath, DEFAULT_HOST, NUMBER_OPTIONS } from "../core/options.ts";
 import { formatHostPort } from "../core/text.ts";
 import { memoryLeft } from "../memory.ts";
-import { Connections, SWEEP_MS } from "./connections.ts";
+import { Connections } from "./connections.ts";
 import { HEADERS_MAX } from "./head.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
 
@@ -32,7 +32,10 @@ export interface ServerOptions extends ListenerOptions {
   readonly tls?: TlsOptions | undefined;
   /** The time to send a whole request, its headers within 10 s; then 408. Default: 30,000. */
   readonly requestTimeoutMs?: number | undefined;
-  /** An idle connection is closed after this. Default: 75,000, so that a load balancer closes first. */
+  /**
+   * A connection is closed after this if it is idle, or if its client takes nothing of a response. Default:
+   * 75,000, so that a load balancer closes first.
+   */
   readonly keepAliveTimeoutMs?: number | undefined;
   /**
    * Connections that are open at once. If one more comes, the client with the most loses old ones; all without
@@ -76,8 +79,9 @@ export class PlantServer {
     const server = tls
       ? https.createServer({ ...settings, ...secureContextOf(tls) })
       : http.createServer(settings);
+    server.timeout = keepAliveTimeoutMs;
     server.maxHeadersCount = HEADERS_MAX + 1; // Node drops further ones silently
-    const connections = new Connections(server, listener, connectionsMax, keepAliveTimeoutMs);
+    const connections = new Connections(server, listener, connectionsMax);
     server.listen({ host, port, backlog: BACKLOG });
     await once(server, "listening");
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
@@ -136,8 +140,8 @@ const BACKLOG = 4096;
 
 const SETTINGS: https.ServerOptions = {
   maxHeaderSize: 16 * 1024, // request line and headers together
-  connectionsCheckingInterval: SWEEP_MS,
-  // http/connections closes idle connections: a timer of Node's for each request takes 15 % of a create.
+  connectionsCheckingInterval: 1000, // of slow requests
+  // `timeout` closes idle connections: a timer of its own for each request takes 15 % of a create.
   keepAliveTimeout: 0,
   noDelay: true, // the default without TLS
   insecureHTTPParser: false, // NODE_OPTIONS could let one request be read as two

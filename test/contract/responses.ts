@@ -74,7 +74,10 @@ export function assertResponse(
   );
 
   const operation = operationOf(ask, basePath);
-  if (operation !== undefined) assertDescribed(operation, status, Object.keys(extra));
+  if (operation !== undefined) {
+    const { responses } = operation;
+    assert.ok(responses[status] ?? responses.default, `${status} is in the OpenAPI document`);
+  }
   if (isHead) assert.equal(text, "");
 }
 
@@ -109,23 +112,8 @@ export function assertHeaders(
   }
 }
 
-interface Response {
-  readonly headers?: object;
-  readonly $ref?: string;
-}
-
 interface Described {
-  readonly responses: Readonly<Record<string, Response | undefined>>;
+  readonly responses: Readonly<Record<string, object | undefined>>;
 }
 
 const PATHS = OPENAPI.paths as Record<string, Record<string, Described>>;
-const { responses: SHARED } = OPENAPI.components as { responses: Record<string, Response> };
-
-/** A status has a response of its own, or one for its class: `4XX`. */
-function assertDescribed({ responses }: Described, status: number, names: readonly string[]): void {
-  const given = responses[status] ?? responses[`${Math.floor(status / 100)}XX`];
-  const found = SHARED[given?.$ref?.replace("#/components/responses/", "") ?? ""] ?? given;
-  assert.ok(found !== undefined, `${status} is in the OpenAPI document`);
-  const described = Object.keys(found.headers ?? {}).map((name) => name.toLowerCase());
-  for (const name of names) assert.ok(described.includes(name), `${name} is in the document`);
-}

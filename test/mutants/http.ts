@@ -60,10 +60,15 @@ a response before a refused body is lost if the client closes its side: contract
 + last?.isLast === true || last?.req.complete === false) { socket.destroy();
 requests behind a refused one are carried out: contract/contract
 -     else if (exchange.res.headersSent) connection.refusedAt = socket.bytesRead;
-a stop waits for a client that sends nothing more: http/drain.slow
--       if (this.#isDraining && isStalled) this.#refuse(socket, Object.assign(new Error(), { code }));
 a client may change its TLS keys for ever: http/connection
--     if (++connection.keyUpdates >= KEY_UPDATES_MAX) socket.destroy();
+- ++connection.keys >= KEYS_MAX
++ false
+an idle connection is closed during a create: http/limits.slow
+-       if (unanswered === 0 || socket.writableLength > 0) socket.destroy();
++       socket.destroy();
+a client that reads nothing holds a stream for ever: http/stream
+- if (unanswered === 0 || socket.writableLength > 0) socket.destroy();
++ if (unanswered === 0) socket.destroy();
 strangers take the connections of others: http/connections-max
 - .sort(([, a], [, b]) => b - a)
 + .sort(([, a], [, b]) => a - b)
