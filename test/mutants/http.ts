@@ -56,8 +56,8 @@ garbage after a create that is reset ends the process: http/connection
 - once("close", () => socket.destroyed || res.assignSocket(socket))
 + once("close", () => res.assignSocket(socket))
 a response before a refused body is lost if the client closes its side: contract/contract
-- last?.isLast === true || last?.req.complete === false) {
-+ last?.isLast === true || last?.req.complete === false) { socket.destroy();
+- if (last !== undefined && (last.isLast || !last.req.complete)) {
++ if (last !== undefined && (last.isLast || !last.req.complete)) { socket.destroy();
 requests behind a refused one are carried out: contract/contract
 -     else if (exchange.res.headersSent) connection.refusedAt = socket.bytesRead;
 a client may change its TLS keys for ever: http/connection
