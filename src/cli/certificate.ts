@@ -39,15 +39,14 @@ const WARN_MS = 14 * 86_400_000;
 export function followCertificate(
   server: Pick<PlantServer, "replaceCertificate">,
   files: CertificateFiles,
-  used: ReturnType<typeof readCertificate>,
+  used: NonNullable<ReturnType<typeof readCertificate>>,
 ): NodeJS.Timeout {
   let reported: string | undefined;
   const poll = () => {
     let fault: string | undefined;
     try {
-      const pair = readCertificate(files);
-      if (pair === undefined) return;
-      const isSame = used?.cert.equals(pair.cert) && used.key.equals(pair.key);
+      const pair = readCertificate(files) ?? used;
+      const isSame = used.cert.equals(pair.cert) && used.key.equals(pair.key);
       if (!isSame) server.replaceCertificate(pair); // clients cannot resume their sessions then
       used = pair;
       const day = new Date(pair.expiresAt).toISOString().slice(0, 10);

@@ -116,11 +116,10 @@ export function readArgs(command: Command, argv: readonly string[]) {
   }
 }
 
-const STORE_OPTIONS = ["data", "database", "databaseFile", "databaseRequireSync"];
-
 /** The variable that sets an option of this command; empty if only its flag does. */
 function variableIn(command: Command, option: string): string {
-  return command.readsVariables || STORE_OPTIONS.includes(option) ? variableOf(option) : "";
+  const namesStore = option.startsWith("data"); // --data, --database, …
+  return command.readsVariables || namesStore ? variableOf(option) : "";
 }
 
 /** @throws UsageError that names where a wrong value came from. */

@@ -65,15 +65,13 @@ The exit status is 3 if a line was refused.`,
     // A pipe can be read only once.
     const wrong = stat?.isFile() ? (await importText(CHECK, read(), "checking")).refused : 0;
     if (wrong > 0) {
-      const expected =
-        'expected on each line a plant, such as {"id":7,"name":"Fern","tag":"indoor"}';
+      const expected = 'expected on each line a plant, such as {"id":7,"name":"Fern"}';
       const message = `nothing was created, ${count(wrong, "line")} refused: ${expected}; correct "${file}"`;
       throw new PlantStoreError("invalid_json", message);
     }
     const store = await openStore(options, "import");
     try {
-      const outcome = await importText(store.plants, read(), "importing");
-      const { created, replayed, refused } = outcome;
+      const { created, replayed, refused } = await importText(store.plants, read(), "importing");
       await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
       return refused === 0 ? 0 : 3;
     } finally {

@@ -25,18 +25,17 @@ async function main(argv: readonly string[]): Promise<ExitStatus> {
     process.stderr.write(describeProgram(COMMANDS));
     return 2;
   }
-  const command = COMMANDS.find(({ name }) => `${argv.join(" ")} `.startsWith(`${name} `));
+  const typed = `${argv.join(" ")} `.replace(/^help /, "");
+  const command = COMMANDS.find(({ name }) => typed.startsWith(`${name} `));
   if (first === "help" || argv.includes("--help") || argv.includes("-h")) {
     return print(command === undefined ? describeProgram(COMMANDS) : describeCommand(command));
   }
   if (command === undefined) {
     const group = COMMANDS.filter(({ name }) => name.startsWith(`${first} `));
     const expected = (group.length > 0 ? group : COMMANDS).map(({ name }) => name).join(", ");
-    const got = argv.slice(0, group.length > 0 ? 2 : 1).join(" ");
-    const shown = got.replace(/=.*/s, ""); // the value of an option may be secret
-    throw new UsageError(
-      `expected a command (${expected}), got "${shown}"; see plant-store --help`,
-    );
+    const words = argv.slice(0, group.length > 0 ? 2 : 1).join(" ");
+    const got = words.replace(/=.*/s, ""); // the value of an option may be secret
+    throw new UsageError(`expected a command (${expected}), got "${got}"; see plant-store --help`);
   }
   const { args, options } = readArgs(command, argv.slice(command.name.split(" ").length));
   return (await command.run(args, options)) ?? 0;

@@ -30,10 +30,7 @@ const SERVE_OPTIONS = {
   ...LISTENER,
   firstToken: flag("print a new token if there is no live one"),
   log: oneOf(LOG_FORMATS, "default text on a terminal, else json"),
-  logLevel: {
-    ...oneOf(LEVELS, "the least severe level that is logged"),
-    defaultText: "info",
-  },
+  logLevel: { ...oneOf(LEVELS, "the least severe level that is logged"), defaultText: "info" },
   ...numbers({
     bodyBytesMax: "the longest body; beyond it 413",
     requestTimeoutMs: "time to receive a request; beyond it 408",

@@ -24,7 +24,9 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     put(first, first);
     const taken: unknown[] = [first.cert];
     const server = { replaceCertificate: ({ cert }: { cert: unknown }) => taken.push(cert) };
-    const timer = followCertificate(server, files, readCertificate(files));
+    const pair = readCertificate(files);
+    assert.ok(pair);
+    const timer = followCertificate(server, files, pair);
     const steps: readonly [change: () => void, used: typeof first, warnings: number][] = [
       [() => {}, first, 0],
       [() => put(second, first), first, 1],

@@ -12,7 +12,9 @@ testRows("help and version", [
     return { args, status: 0, stdout: /\bserve [\s\S]*\btoken create NAME [\s\S]*\bget ID / };
   }),
   { args: "", status: 2, stderr: /\btoken create NAME / },
-  { args: "serve --port --help", status: 0, stdout: /^Usage: .* serve [\s\S]*PLANT_STORE_PORT/ },
+  ...["serve --port --help", "help serve"].map((args): Row => {
+    return { args, status: 0, stdout: /^Usage: .* serve [\s\S]*PLANT_STORE_PORT/ };
+  }),
   { args: "print openapi -h", status: 0, stdout: /^Usage: plant-store print openapi\n\n.*\n$/ },
 ]);
 
