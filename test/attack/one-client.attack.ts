@@ -8,6 +8,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { ERRORS } from "../../src/core/errors.ts";
 import { createToken } from "../../src/index.ts";
 import { statusField } from "../kernel/machine.ts";
 import { plant, Trial } from "../kernel/trial.ts";
@@ -69,7 +70,8 @@ async function carryOut(t: TestContext, row: Attack, mib: number): Promise<void>
   t.after(stop);
   const end = performance.now() + 1000 * Number(seconds);
   for (let id = 7_000_000_000; performance.now() < end; id++) {
-    assert.equal(await create(id), 200);
+    const outcome = await create(id); // on a machine of one core also 503, to be sent again
+    assert.ok([200, ERRORS.overloaded, ERRORS.tokens_unreadable].includes(outcome), `${outcome}`);
     await sleep(CREATE_EVERY_MS);
   }
   stop();
@@ -78,7 +80,7 @@ async function carryOut(t: TestContext, row: Attack, mib: number): Promise<void>
   assert.equal(trial.server.process.exitCode, null, "the server lives");
   // Without a container, no kernel ends the server that takes too much.
   assert.ok(isContained || peakMib <= mib, `${peakMib} MiB`);
-  assert.equal(await create(8_000_000_000), 200);
+  await until("a create is stored", async () => (await create(8_000_000_000)) === 200);
   await until("reads of the attacker succeed: it holds nothing any more", async () => {
     const list = { method: "GET", target: "/plants?limit=1000" };
     const responses = Array.from({ length: LISTS }, () => ask(target.reader, list));
