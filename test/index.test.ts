@@ -2,15 +2,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type TestContext, test } from "node:test";
+import type { ListenerOptions, TokenVerifier } from "../src/index.ts";
 import * as library from "../src/index.ts";
-import {
-  createRequestListener,
-  type ListenerOptions,
-  PlantServer,
-  PlantStore,
-  TokenRegistry,
-  type TokenVerifier,
-} from "../src/index.ts";
+import { createRequestListener, PlantServer, PlantStore, TokenRegistry } from "../src/index.ts";
 import { createTestStore } from "../src/testing.ts";
 import { makeFolder } from "./support/folders.ts";
 import { runModule } from "./support/run.ts";

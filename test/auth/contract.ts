@@ -2,13 +2,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { TokenVerifier } from "../../src/core/services.ts";
-import {
-  hashToken,
-  isLive,
-  makeRecord,
-  type NewToken,
-  type TokenRecord,
-} from "../../src/core/token.ts";
+import type { NewToken, TokenRecord } from "../../src/core/token.ts";
+import { hashToken, isLive, makeRecord } from "../../src/core/token.ts";
 import { CHANGES, IMPOSSIBLE, type TokenCase, VERDICTS } from "../cases/tokens.ts";
 
 /** A place of tokens, and the functions that change it: in memory `createToken` alone. */

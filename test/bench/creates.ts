@@ -10,14 +10,8 @@
  */
 import path from "node:path";
 import { create, type Load } from "./load.ts";
-import {
-  type Start,
-  startFloor,
-  startMounted,
-  startPeer,
-  startStore,
-  withFolder,
-} from "./programs.ts";
+import type { Start } from "./programs.ts";
+import { startFloor, startMounted, startPeer, startStore, withFolder } from "./programs.ts";
 import { formatSpread, median, note, printTable, readOptions } from "./report.ts";
 
 const options = readOptions({

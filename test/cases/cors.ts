@@ -1,17 +1,6 @@
 /** Pages of other origins: preflights, and the headers that let a page read a response. */
-import {
-  APP,
-  type Ask,
-  bad,
-  type Case,
-  create,
-  EMBEDDER,
-  get,
-  good,
-  OTHER,
-  skipped,
-  X,
-} from "./case.ts";
+import type { Ask, Case } from "./case.ts";
+import { APP, bad, create, EMBEDDER, get, good, OTHER, skipped, X } from "./case.ts";
 
 const STRANGER = "https://stranger.example";
 

@@ -1,18 +1,6 @@
 /** Bytes that are not a request, heads, and the framing of bodies: what is refused closes, and nothing after it is carried out. */
-import {
-  type Ask,
-  bad,
-  type Case,
-  CLOSES,
-  closed,
-  create,
-  EMBEDDER,
-  each,
-  good,
-  list,
-  skipped,
-  X,
-} from "./case.ts";
+import type { Ask, Case } from "./case.ts";
+import { bad, CLOSES, closed, create, EMBEDDER, each, good, list, skipped, X } from "./case.ts";
 
 const SIZE = X.replace("<1>", "1234567").length.toString(16);
 const LONG = "x".repeat(20 * 1024);

@@ -1,18 +1,6 @@
 /** Reading: a plant by its id, pages, streams and queries. */
-import {
-  type Ask,
-  bad,
-  type Case,
-  create,
-  EMBEDDER,
-  get,
-  good,
-  list,
-  plants,
-  STORED,
-  X,
-  Y,
-} from "./case.ts";
+import type { Ask, Case } from "./case.ts";
+import { bad, create, EMBEDDER, get, good, list, plants, STORED, X, Y } from "./case.ts";
 
 const NDJSON = { Accept: "application/x-ndjson" };
 const HEAD = { "content-length": /^[1-9]\d+$/ };

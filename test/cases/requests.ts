@@ -1,20 +1,7 @@
 /** Who may do what, on which path and with which headers; and which of several faults is responded. */
 import { METHODS } from "node:http";
-import {
-  type Ask,
-  bad,
-  type Case,
-  CLOSES,
-  create,
-  EMBEDDER,
-  each,
-  get,
-  good,
-  list,
-  skipped,
-  X,
-  Y,
-} from "./case.ts";
+import type { Ask, Case } from "./case.ts";
+import { bad, CLOSES, create, EMBEDDER, each, get, good, list, skipped, X, Y } from "./case.ts";
 
 const NONE = { Authorization: undefined };
 

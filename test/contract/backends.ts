@@ -5,17 +5,15 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../../src/core/plant.ts";
 import { formatToken, hashToken, TOKEN_BYTES, type TokenRecord } from "../../src/core/token.ts";
+import type { ErrorCode, PlantService, TokenVerifier } from "../../src/index.ts";
 import {
   createRequestListener,
-  type ErrorCode,
   importTokens,
   PlantServer,
-  type PlantService,
   PlantStore,
   PlantStoreError,
   subscribe,
   TokenRegistry,
-  type TokenVerifier,
 } from "../../src/index.ts";
 import { createTestStore } from "../../src/testing.ts";
 import type { BackendName } from "../cases/case.ts";

@@ -7,13 +7,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { type RequestMessage, subscribe } from "../../src/index.ts";
-import {
-  type BackendName,
-  type Case,
-  SERVERS,
-  type Send,
-  type ServerSetting,
-} from "../cases/case.ts";
+import type { BackendName, Case, Send, ServerSetting } from "../cases/case.ts";
+import { SERVERS } from "../cases/case.ts";
 import { Client } from "../support/client.ts";
 import { chunked, encodeRequest } from "../support/contract.ts";
 import { HANG_MS, until } from "../support/watch.ts";

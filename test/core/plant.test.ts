@@ -4,13 +4,8 @@ import fc from "fast-check";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../../src/core/json.ts";
 import { RECORD_BYTES_MAX } from "../../src/core/options.ts";
-import {
-  encodeNewPlant,
-  encodePlant,
-  type NewPlant,
-  parseNewPlant,
-  validatePlant,
-} from "../../src/core/plant.ts";
+import type { NewPlant } from "../../src/core/plant.ts";
+import { encodeNewPlant, encodePlant, parseNewPlant, validatePlant } from "../../src/core/plant.ts";
 import { anyPlant } from "../support/arbitraries.ts";
 
 test("parseNewPlant() is the inverse of encodeNewPlant(), which writes one line, on any plant", () => {

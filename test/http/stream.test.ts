@@ -3,12 +3,8 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
-import {
-  PlantServer,
-  type PlantService,
-  type RequestMessage,
-  type TokenVerifier,
-} from "../../src/index.ts";
+import type { PlantService, RequestMessage, TokenVerifier } from "../../src/index.ts";
+import { PlantServer } from "../../src/index.ts";
 import { assertError, encodeRequest, plantBody } from "../support/contract.ts";
 import { NO_READS } from "../support/plants.ts";
 import { send } from "../support/service.ts";

@@ -3,14 +3,8 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import {
-  type Disk,
-  describeSystemError,
-  disk,
-  ioError,
-  isNoRoom,
-  type OpenFile,
-} from "../../src/log/disk.ts";
+import type { Disk, OpenFile } from "../../src/log/disk.ts";
+import { describeSystemError, disk, ioError, isNoRoom } from "../../src/log/disk.ts";
 import { SimulatedClock } from "../simulation/clock.ts";
 import { SimulatedDisk } from "../simulation/disk.ts";
 import { Platter } from "../simulation/platter.ts";

@@ -3,14 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { RECORD_BYTES_MAX } from "../../src/core/options.ts";
-import {
-  type Block,
-  LINE_FEED,
-  type LineSource,
-  readBlocks,
-  readExactly,
-  readLine,
-} from "../../src/log/lines.ts";
+import type { Block, LineSource } from "../../src/log/lines.ts";
+import { LINE_FEED, readBlocks, readExactly, readLine } from "../../src/log/lines.ts";
 
 /** A file in memory that returns what it is asked for. */
 function sourceOf(content: Buffer): LineSource {
