@@ -69,14 +69,7 @@ for (const [says, edit, line] of DAMAGE) {
     const folder = await makeTwo(t);
     const damaged = edit(readTokens(folder));
     writeTokens(folder, damaged);
-    const before = damaged
-      .split("\n", line - 1)
-      .map((text) => `${text}\n`)
-      .join("");
-    const expected = {
-      code: "corruption",
-      message: new RegExp(`line ${line}\\b.*\\b${before.length}\\b`),
-    };
+    const expected = { code: "corruption", message: new RegExp(`line ${line}\\b`) };
     await assert.rejects(listTokens(folder), expected);
     await assert.rejects(createToken(folder, { name: "c" }), expected);
     await assert.rejects(createFirstToken(folder, { name: "c" }), expected);

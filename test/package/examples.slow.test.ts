@@ -45,20 +45,14 @@ async function start(t: TestContext, folder: string, example: string) {
   return { url: find(URL_LINE), find, stop };
 }
 
-interface Row {
-  readonly example: string;
-  readonly framework?: string;
-  /** What a caller sends; default: a token of the data directory. */
-  readonly headers?: Record<string, string>;
-}
+/** What a caller sends in place of a token of the data directory. */
+const COOKIE = { Cookie: "a=b; session=s1" };
 
-const ROWS: readonly Row[] = [
-  { example: "node-http" },
-  { example: "express", framework: "express", headers: { Cookie: "a=b; session=s1" } },
-  { example: "fastify", framework: "fastify" },
-];
-
-for (const { example, framework, headers } of ROWS) {
+for (const [example, framework, headers] of [
+  ["node-http"],
+  ["express", "express", COOKIE],
+  ["fastify", "fastify"],
+] as const) {
   const skip = framework !== undefined && whyNotInstalled("docs/examples");
   test(`the example ${example} stores a plant, refuses strangers, and stops`, {
     skip,
