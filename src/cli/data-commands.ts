@@ -80,7 +80,7 @@ The exit status is 3 if a line was refused.`,
   },
 });
 
-/** Creates nothing: whether a line is a plant is known before. */
+/** Stores nothing: an import into it checks the lines. */
 const CHECK = { create: async () => "created" as const };
 
 /** How many refused lines are named; the result says how many there were. */
@@ -162,8 +162,8 @@ const repair = defineCommand({
   summary: "write a new log of every plant that can be read",
   options: { data: DATA, yes: flag("write the new log; without it, only report what is wrong") },
   details: `Stop the server and keep a copy of the directory first. A sound log stays as it is. Any other one
-is written anew: every plant that can be read, the first one of each id. All other
-lines are moved to plants.jsonl.quarantine.`,
+is written anew: every plant that can be read, the first one of each id. All other lines are moved
+to plants.jsonl.quarantine.`,
   async run(_, { data, yes = false }) {
     const folder = ownFolder(existingFolder(data));
     if (!yes) {

@@ -111,7 +111,7 @@ function now(): string {
   return lastText;
 }
 
-/** Printable ASCII without quotes and backslashes, as nearly every text is: a quick way to its literal. */
+/** Printable ASCII without quotes and backslashes: nearly every text, and quick to encode. */
 const HARMLESS = /^[ !#-[\]-~]*$/;
 
 function encodeText(text: string | undefined): string {

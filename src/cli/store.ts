@@ -60,7 +60,7 @@ export async function openStore(choice: StoreChoice & DatabaseOptions, command: 
   if (!isDatabase(choice)) return openFolder(ownFolder(choice.data), command);
   const { databaseDeadlineMs = NUMBER_OPTIONS.databaseDeadlineMs.default, databaseConnections } =
     choice;
-  const isPatient = command === "serve";
+  const isPatient = command === "serve"; // a server waits for a database that is away
   const store = await openDatabase(choice, { databaseDeadlineMs, databaseConnections, isPatient });
   // Ready until a deadline: a failover must not take every server out of a load balancer.
   const isAway = () => store.state().leaseAgeMs >= databaseDeadlineMs;
@@ -100,7 +100,7 @@ function folderTokens(data: string): TokenTable {
   };
 }
 
-/** In a string of JSON a backslash precedes each quote, so what begins like this plant is this plant. */
+/** Quotes in a JSON string are escaped, so these bytes occur only where a line begins. */
 async function findLine(data: string, id: bigint): Promise<Buffer | undefined> {
   for await (const lines of exportLines(data)) {
     const start = lines.indexOf(`{"id":${id},`);
@@ -110,7 +110,7 @@ async function findLine(data: string, id: bigint): Promise<Buffer | undefined> {
 }
 
 /**
- * Does work with what is stored, even while servers run.
+ * Runs `work` on the tokens and plants of a store, even while servers run.
  *
  * @param checkFolder throws if the command must not use this data directory.
  */
