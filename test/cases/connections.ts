@@ -135,4 +135,5 @@ export const CONNECTIONS: readonly Case[] = [
     cut: "everywhere",
     stores: X,
   }),
+  bad("8,193 pieces are 41301", 41301, { chunks: Array<string>(8193).fill(" ") }, CLOSES),
 ];

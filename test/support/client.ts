@@ -78,11 +78,6 @@ export class Client {
     return answer;
   }
 
-  /** The status line and headers of the first answer, even if its body has not arrived. */
-  head(): Promise<string> {
-    return this.#wait(() => /^.*?(?=\r\n\r\n)/s.exec(this.text)?.[0]);
-  }
-
   /** Waits for the server to close, and returns the remaining answers. A reset is a failure. */
   async rest(): Promise<RawAnswer[]> {
     while (!this.isClosed) await this.#change();
