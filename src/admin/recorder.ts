@@ -8,7 +8,7 @@
 import { clock } from "../clock.ts";
 import { type RequestMessage, subscribe } from "../core/channels.ts";
 import { ERRORS, statusOf } from "../core/errors.ts";
-import { summarize } from "../core/text.ts";
+import { escapeControls, shorten } from "../core/text.ts";
 
 /** Operations, and their labels in metrics in the same order. The first is not known yet. */
 const OPERATIONS = [undefined, "createPlant", "getPlant", "listPlants"] as const;
@@ -47,7 +47,7 @@ export class Recorder {
     subscribe("plant-store:warning", ({ message, cause }) => {
       this.warningCount++;
       const why = cause instanceof Error ? `: ${cause.message}` : "";
-      const text = summarize(message + why, 300);
+      const text = escapeControls(shorten(message + why, 300));
       const same = this.warnings[0]?.message === text ? this.warnings.shift() : undefined;
       const count = 1 + (same?.count ?? 0);
       this.warnings.unshift({ message: text, count, lastAt: clock.monotonicMs() });

@@ -8,7 +8,7 @@
 import { fstatSync, writeSync } from "node:fs";
 import { styleText } from "node:util";
 import { type RequestMessage, subscribe } from "../core/channels.ts";
-import { encodeJsonString, escapeControls, hideTokens, summarize, truncate } from "../core/text.ts";
+import { encodeJsonString, escapeControls, shorten } from "../core/text.ts";
 import { count, LEVELS, type Level, type Notice, printNotice, reportTo } from "./output.ts";
 
 export const LOG_FORMATS = ["json", "text", "off"] as const;
@@ -83,7 +83,7 @@ export const jsonFormat: Format = (event) =>
 function noticeInJson({ fields, ...notice }: Notice): string {
   const members = { time: now(), ...notice, ...fields };
   const show = (_: string, value: unknown) =>
-    typeof value === "string" ? shorten(value) : (value ?? null);
+    typeof value === "string" ? shorten(value, CHARACTERS_MAX) : (value ?? null);
   return escapeControls(JSON.stringify(members, show));
 }
 
@@ -116,9 +116,9 @@ const HARMLESS = /^[ !#-[\]-~]*$/;
 
 function encodeText(text: string | undefined): string {
   if (text === undefined) return "null";
-  const isShort = text.length <= TEXT_CHARACTERS_MAX;
+  const isShort = text.length <= CHARACTERS_MAX;
   if (isShort && HARMLESS.test(text) && !text.includes("pst_")) return `"${text}"`;
-  return escapeControls(encodeJsonString(shorten(text)));
+  return escapeControls(encodeJsonString(shorten(text, CHARACTERS_MAX)));
 }
 
 /** Coloured if Node finds that standard error shows colours, and the environment wants them. */
@@ -148,13 +148,8 @@ function requestInText(request: RequestMessage): string {
 }
 
 function showText(text: string): string {
-  return summarize(text, TEXT_CHARACTERS_MAX);
+  return escapeControls(shorten(text, CHARACTERS_MAX));
 }
 
 /** Each may take six bytes of a line. */
-const TEXT_CHARACTERS_MAX = 1024;
-
-/** Hides tokens first: half of one at the end would not be recognised. */
-function shorten(text: string): string {
-  return truncate(hideTokens(text), TEXT_CHARACTERS_MAX);
-}
+const CHARACTERS_MAX = 1024;

@@ -36,6 +36,8 @@ export abstract class LiveTokens implements TokenVerifier {
   #polling: Promise<void> = Promise.resolve();
   /** The last poll, if it has not begun. */
   #next: Promise<void> | undefined;
+  /** What all wait for whose verdicts are too old: a poll that hangs would keep a callback for each of them. */
+  #waiting: Promise<void> | undefined;
   #interval: Timer | undefined;
   #isClosed = false;
 
@@ -90,7 +92,10 @@ export abstract class LiveTokens implements TokenVerifier {
       return isGood ? record : undefined;
     }
     if (!isGood || this.#isClosed) throw this.#unreadable();
-    return this.#waitForPoll().then(() => this.verify(token));
+    this.#waiting ??= this.#waitForPoll().finally(() => {
+      this.#waiting = undefined;
+    });
+    return this.#waiting.then(() => this.verify(token));
   }
 
   /** Resolves after a good poll that begins from now on. @throws PlantStoreError `tokens_unreadable`. */

@@ -8,7 +8,7 @@ import { PlantStoreError } from "./errors.ts";
 import { assertInt64, INT64_RANGE, parseInt64, scanJson } from "./json.ts";
 import { RECORD_BYTES_MAX } from "./options.ts";
 import { PlantMatcher } from "./plant-matcher.ts";
-import { encodeJsonString, quote, truncate } from "./text.ts";
+import { encodeJsonString, quote, shorten } from "./text.ts";
 
 /** What the create operation returns (interface, section 2.1). */
 export interface Plant {
@@ -139,5 +139,5 @@ function parseString(literal: string): string | undefined {
 function describeValue(literal: string): string {
   if (literal.startsWith('"')) return `the string ${quote(JSON.parse(literal))}`;
   if (literal.startsWith("{")) return "an object";
-  return literal.startsWith("[") ? "an array" : truncate(literal);
+  return literal.startsWith("[") ? "an array" : shorten(literal);
 }

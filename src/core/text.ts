@@ -16,25 +16,19 @@ export function escapeControls(text: string): string {
   return text.replace(UNSHOWN, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** The first characters of a text, 60 for a message; never half of a surrogate pair. */
-export function truncate(text: string, charactersMax = 60): string {
-  if (text.length <= charactersMax) return text;
-  return `${text.slice(0, charactersMax).replace(/[\ud800-\udbff]$/, "")}…`;
-}
-
-/** The text without the tokens, and parts of tokens, that a client may have put into it. */
-export function hideTokens(text: string): string {
-  return text.replace(/pst_[\w-]+/g, "pst_...");
+/**
+ * The first characters of a text, 60 for a message, without the tokens, and parts of tokens, that a client may have
+ * put into it; never half of a surrogate pair.
+ */
+export function shorten(text: string, charactersMax = 60): string {
+  const shown = text.replace(/pst_[\w-]+/g, "pst_...");
+  if (shown.length <= charactersMax) return shown;
+  return `${shown.slice(0, charactersMax).replace(/[\ud800-\udbff]$/, "")}…`;
 }
 
 /** Whatever a client sent, for a message: quoted, cut, and without the token that it may hold by mistake. */
 export function quote(text: string): string {
-  return escapeControls(encodeJsonString(truncate(hideTokens(text))));
-}
-
-/** Any text as one line of at most so many characters, not counting escapes, without a token. */
-export function summarize(text: string, charactersMax: number): string {
-  return escapeControls(truncate(hideTokens(text), charactersMax));
+  return escapeControls(encodeJsonString(shorten(text)));
 }
 
 /** `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (RFC 3986 section 3.2). @internal */

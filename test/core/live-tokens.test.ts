@@ -111,9 +111,11 @@ test("all who wait share one poll, and are refused if it fails, or hangs for 2 s
   await tokens.end();
   await Promise.all(refused);
   assert.equal(tokens.polls.length, 1);
-  const hung = refuse();
+  const waiting = t.mock.method(Promise, "race");
+  const hung = Array.from({ length: 100 }, refuse);
   await tokens.pass(2000);
-  await hung;
+  await Promise.all(hung);
+  assert.equal(waiting.mock.callCount(), 1, "each keeps nothing of its own");
 });
 
 test("a token waits for later polls, if they may succeed, until its time is over, or close()", async (t) => {

@@ -7,8 +7,7 @@ import {
   escapeControls,
   formatHostPort,
   quote,
-  summarize,
-  truncate,
+  shorten,
 } from "../../src/core/text.ts";
 import { anyString } from "../support/arbitraries.ts";
 
@@ -31,17 +30,17 @@ test("every character is encoded as JSON.stringify does, and escaped exactly if 
   assert.equal(escapeControls(`${leaf} \ud83c${leaf}\udf3f`), `${leaf} \\ud83c${leaf}\\udf3f`);
 });
 
-test("a message and a summary have no token, and no part of one", () => {
+test("a quoted text and a cut one have no token, and no part of one", () => {
   const token = `pst_${"A".repeat(43)}`;
   assert.equal(quote(`/a/${token}/b`), '"/a/pst_.../b"');
   assert.equal(quote(`${"x".repeat(50)}${token}`), `"${"x".repeat(50)}pst_..."`);
-  assert.equal(summarize(`/a/${token.slice(0, -1)}\n/b`, 100), "/a/pst_...\\u000a/b");
+  assert.equal(shorten(`/a/${token.slice(0, -1)}/b`, 100), "/a/pst_.../b");
 });
 
 test("a text is cut between characters", () => {
-  assert.equal(truncate("\u{1f33f}\u{1f33f}", 3), "\u{1f33f}\u2026");
-  assert.equal(truncate("\u{1f33f}\u{1f33f}", 4), "\u{1f33f}\u{1f33f}");
-  assert.equal(truncate("x".repeat(61)), `${"x".repeat(60)}\u2026`);
+  assert.equal(shorten("\u{1f33f}\u{1f33f}", 3), "\u{1f33f}\u2026");
+  assert.equal(shorten("\u{1f33f}\u{1f33f}", 4), "\u{1f33f}\u{1f33f}");
+  assert.equal(shorten("x".repeat(61)), `${"x".repeat(60)}\u2026`);
 });
 
 test("a host and its port are text that is valid in a URL", () => {

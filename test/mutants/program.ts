@@ -24,8 +24,8 @@ a control character of a plant reaches the terminal: cli/outputs
 + lines.map((line) => \`\${line}\\n\`)
 cli/log.ts
 a token that a client sends in its path is logged: cli/log-format
--   return truncate(hideTokens(text), TEXT_CHARACTERS_MAX);
-+   return truncate(text, TEXT_CHARACTERS_MAX);
+-   return escapeControls(encodeJsonString(shorten(text, CHARACTERS_MAX)));
++   return escapeControls(encodeJsonString(text));
 a token in a harmless path is logged: cli/log-format
 -   if (isShort && HARMLESS.test(text) && !text.includes("pst_")) return
 +   if (isShort && HARMLESS.test(text)) return
