@@ -109,7 +109,8 @@ const NAUGHTY = [
 ];
 
 test("a hostile text forges no line and moves no cursor; in JSON it keeps its value, if it is short", () => {
-  for (const text of NAUGHTY) {
+  const units = Array.from({ length: 0x300 }, (_, unit) => `a${String.fromCharCode(unit)}b`);
+  for (const text of [...NAUGHTY, ...units]) {
     linesWith(textFormat, text);
     for (const line of linesWith(jsonFormat, text)) assert.equal(JSON.parse(line).path, text);
   }

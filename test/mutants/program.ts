@@ -26,6 +26,9 @@ cli/log.ts
 a token that a client sends in its path is logged: cli/log-format
 -   return escapeControls(encodeJsonString(shorten(text, CHARACTERS_MAX)));
 +   return escapeControls(encodeJsonString(text));
+a quote in a path forges a member of its line: cli/log-format
+- const HARMLESS = /^[ !#-
++ const HARMLESS = /^[ -
 a token in a harmless path is logged: cli/log-format
 -   if (isShort && HARMLESS.test(text) && !text.includes("pst_")) return
 +   if (isShort && HARMLESS.test(text)) return
