@@ -75,9 +75,8 @@ function encodeMetric(metric: string, value: number | readonly Sample[]): string
     const pairs = Object.entries(labels).map(([label, text]) => `${label}="${text}"`);
     return `${name}${suffix}${pairs.length === 0 ? "" : `{${pairs}}`} ${number}\n`;
   });
-  return lines.length === 0
-    ? ""
-    : `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("")}`;
+  if (lines.length === 0) return "";
+  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("")}`;
 }
 
 function samplesOf({ bounds, counts, count, sum }: Histogram): Sample[] {

@@ -6,7 +6,6 @@
  */
 import { IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import tls from "node:tls";
 import { publishWarning } from "../core/channels.ts";
 import { overloaded } from "./budget.ts";
 import { Exchange, linger } from "./exchange.ts";
@@ -36,8 +35,6 @@ export class Connections {
   readonly #listener: Listener;
   readonly #max: number;
   readonly #all = new Map<Socket, Connection>();
-  /** The sockets below TLS, by the address of the client: each counts until its handshake is done. */
-  readonly #rawSockets = new Map<string, Socket>();
   #evictions = 0;
   #isDraining = false;
 
@@ -45,18 +42,15 @@ export class Connections {
   constructor(server: Server, listener: Listener, max: number) {
     this.#listener = listener;
     this.#max = max;
-    const addressOf = (socket: Socket) => `${socket.remoteAddress} ${socket.remotePort}`;
-    server.on("connection", (socket: Socket) => {
-      this.#add(socket);
-      if (!(server instanceof tls.Server)) return;
-      const address = addressOf(socket);
-      this.#rawSockets.set(address, socket);
-      socket.once("close", () => this.#rawSockets.delete(address));
-    });
+    server.on("connection", (socket: Socket) => this.#add(socket));
     server.on("secureConnection", (socket: Socket) => {
       socket.allowHalfOpen = true; // as without TLS, but not during the handshake
-      const raw = this.#rawSockets.get(addressOf(socket));
-      if (raw !== undefined) this.#all.delete(raw);
+      // The socket below TLS counts until its handshake is done.
+      const { remoteAddress, remotePort } = socket;
+      for (const raw of this.#all.keys()) {
+        const isBelow = raw.remotePort === remotePort && raw.remoteAddress === remoteAddress;
+        if (isBelow) this.#all.delete(raw);
+      }
       this.#add(socket);
     });
     server.on("keylog", (_, socket: Socket) => {

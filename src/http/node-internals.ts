@@ -8,16 +8,14 @@ import type { IncomingMessage } from "node:http";
 /** Makes Node's parser drop the rest of a packet, which may hold two thousand requests. */
 const SKIP_PACKET = 2;
 
-type OnIncoming = (req: IncomingMessage & { upgrade: boolean }) => number;
-
 /**
  * Makes Node hand over no further request of this connection. It keeps some KiB of each until the connection
  * closes, so one client without a token could fill the memory, and keep the processor busy.
  */
 export function ignoreFollowing(req: IncomingMessage): void {
-  const { parser } = (req.socket ?? {}) as { parser?: { onIncoming: OnIncoming } | null };
+  const { parser } = (req.socket ?? {}) as { parser?: { onIncoming: unknown } | null };
   if (!parser) return;
-  parser.onIncoming = (next) => {
+  parser.onIncoming = (next: IncomingMessage & { upgrade: boolean }) => {
     next.upgrade = false; // else Node hands the connection over
     next.resume();
     return SKIP_PACKET;
