@@ -53,7 +53,6 @@ export const SESSION = [
   "lock_timeout=1000",
   "statement_timeout=0",
   "default_transaction_isolation=read committed",
-  "array_nulls=on",
   "row_security=off", // an error in place of rows that are missing
 ];
 const OPTIONS = SESSION.map((setting) => `-c ${setting.replaceAll(" ", "\\ ")}`).join(" ");

@@ -27,12 +27,11 @@ const PART_LOCK_TIMEOUT_MS = 20;
 const LOCKED_MS = 30_000;
 const LOCKED_PAUSE_MS = 100;
 const CONNECT_PAUSE_MS = 50;
-/** About what a waiting plant takes in memory beside its strings. */
-const ENTRY_BYTES = 512;
 
 /** A plant on its way, until its row is committed or refused. */
 class Entry {
   readonly plant: NewPlant;
+  /** About what it takes in memory. */
   readonly bytes: number;
   resolve: (row: Rows[number]) => void = () => {};
   reject: (error: DatabaseError) => void = () => {};
@@ -49,7 +48,7 @@ class Entry {
 
   constructor(plant: NewPlant) {
     this.plant = plant;
-    this.bytes = ENTRY_BYTES + plant.name.length + (plant.tag?.length ?? 0);
+    this.bytes = 512 + plant.name.length + (plant.tag?.length ?? 0);
   }
 }
 
@@ -140,7 +139,7 @@ export class Creates {
     let bytes = 0;
     for (const entry of this.#queue) {
       if (batch.length === BATCH_PLANTS_MAX || bytes >= BATCH_BYTES_MAX) break;
-      bytes += entry.bytes - ENTRY_BYTES;
+      bytes += entry.bytes;
       entry.number = number;
       batch.push(entry);
       this.#queue.delete(entry);

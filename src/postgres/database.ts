@@ -19,7 +19,7 @@ import {
   SerialConnection,
   UnusableDatabaseError,
 } from "./hosts.ts";
-import { IS_WORKING, LIST_TOKENS, NO_STANDBY, PROBE, STANDBYS } from "./schema.ts";
+import { LIST_TOKENS, NO_STANDBY, PROBE, STANDBYS, WORKING } from "./schema.ts";
 
 /** While a statement takes longer, the other hosts are asked again and again. */
 const SLOW_MS = 200;
@@ -153,14 +153,8 @@ export class Database {
     if (late.length === 0) return;
     try {
       const connection = await this.hosts.connect();
-      try {
-        for (const each of late) {
-          const working = await connection.query(IS_WORKING, [each.pid]);
-          if (working.length === 0) each.close();
-        }
-      } finally {
-        connection.close();
-      }
+      const working = await connection.query(WORKING).finally(() => connection.close());
+      for (const each of late) if (!working.flat().includes(each.pid)) each.close();
     } catch (error) {
       this.#warn(error as DatabaseError);
     }

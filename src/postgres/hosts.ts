@@ -50,7 +50,7 @@ export class Hosts {
   readonly expected: (string | null)[];
   readonly #options: HostOptions;
   /** Those that were open, or being opened, when the last one was made. */
-  #connections: readonly Connection[] = [];
+  connections: readonly Connection[] = [];
   /** The server in use. */
   #primary: Server | undefined;
   #search: Promise<Server> | undefined;
@@ -72,14 +72,9 @@ export class Hosts {
     return this.#primary && formatHost(this.#primary.host);
   }
 
-  /** The connections that are open, or being opened. */
-  get connections(): Connection[] {
-    return this.#connections.filter(({ isOpen }) => isOpen);
-  }
-
   /** Statements under way are rejected. */
   closeAll(): void {
-    for (const connection of this.#connections) connection.close();
+    for (const connection of this.connections) connection.close();
   }
 
   /** Whether no attempt can succeed before a person acts. */
@@ -153,7 +148,7 @@ export class Hosts {
       : row[0];
     this.#timeline = timeline;
     this.#primary = why ? undefined : best;
-    for (const each of this.#connections) if (formatHost(each.host) !== this.inUse) each.close();
+    for (const each of this.connections) if (formatHost(each.host) !== this.inUse) each.close();
     if (why) throw new UnusableDatabaseError(host, why);
     this.expected[1] ??= row[1] ?? null;
     return best;
@@ -176,7 +171,7 @@ export class Hosts {
   /** Connects to a host, which must accept writes, in 2 s. @throws DatabaseError */
   async #open(host: DatabaseHost): Promise<Server> {
     const connection = new Connection(this.#options.pg, this.#readUrl(), host);
-    this.#connections = [...this.connections, connection];
+    this.connections = [...this.connections.filter(({ isOpen }) => isOpen), connection];
     const late = new Error(`no response in ${CONNECT_TIMEOUT_MS} ms`);
     const timer = clock.setTimeout(() => connection.close(late), CONNECT_TIMEOUT_MS);
     const name = formatHost(host);
@@ -187,14 +182,11 @@ export class Hosts {
       connection.pid = pid ?? "";
       if (isFollowing !== "f") throw new DatabaseError(`"${name}" is a standby`);
       if (settings !== String(SESSION.length)) {
-        const why =
-          "a pooler does not pass on the settings of the login; connect to PostgreSQL directly";
-        throw new UnusableDatabaseError(host, why);
+        throw new UnusableDatabaseError(host, "connect to PostgreSQL directly, without a pooler");
       }
       const timeline = Number.parseInt(hex ?? "", 16);
       if (timeline < this.#timeline) {
-        const why = `it is on timeline ${timeline}, and ${this.#timeline} was seen`;
-        throw new DatabaseError(`"${name}" was replaced: ${why}`);
+        throw new DatabaseError(`"${name}" was replaced: timeline ${this.#timeline} was seen`);
       }
       const [row = []] = await connection.query(CHECK, this.expected).catch(explainMissing);
       if (this.isClosed) throw new DatabaseError("The store was closed");

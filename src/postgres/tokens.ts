@@ -112,7 +112,6 @@ export class TokenTable {
     return this.#run(async (connection) => {
       try {
         await connection.query("BEGIN");
-        await connection.query(`SET LOCAL lock_timeout = ${this.#database.deadlineMs}`);
         await connection.query(LOCK_TOKENS);
         const records = decide(decodeTokens(await connection.query(LIST_TOKENS)));
         if (records.length > 0) await connection.query(WRITE_TOKENS, [JSON.stringify(records)]);
@@ -130,10 +129,7 @@ export class TokenTable {
       return await withTimeout(deadlineMs, writes.run(work, deadlineMs));
     } catch (cause) {
       if (!(cause instanceof DatabaseError)) throw cause;
-      const isForbidden = cause.sqlstate === "42501";
-      const next = isForbidden
-        ? "log in as the owner of the tables"
-        : "list the tokens to see if it was made";
+      const next = "list the tokens to see if it was made, and log in as their owner to repeat it";
       throw new PlantStoreError("io_error", `${cause.message}; ${next}`, { cause });
     }
   }

@@ -27,8 +27,8 @@ a commit is proven by no standby: postgres/unfit.installed
 - if (row?.[1] === "t") break;
 + if (row) break;
 a connection that a firewall has forgotten is kept: postgres/faults.installed
-- if (working.length === 0) each.close();
-+ if (working.length < 0) each.close();
+- for (const each of late) if (!working.flat().includes(each.pid)) each.close();
++ for (const each of late) if (working.flat().includes(each.pid)) each.close();
 postgres/schema.ts
 a database without fsync is accepted: postgres/unfit.installed
 - WHEN current_setting('fsync') <> 'on' THEN 'run: ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();'
@@ -37,8 +37,8 @@ a probe does not commit: postgres/tokens.installed
 - export const PROBE = \`WITH commit AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'plant_store', ''))
 + export const PROBE = \`WITH commit AS MATERIALIZED (SELECT 1)
 what text cannot hold is not kept exactly: postgres/conformance.installed
-- isText(plant.name) && isText(plant.tag) ? undefined : encodeNewPlant(plant),
-+ isText(plant.name) && isText(plant.tag) ? undefined : undefined,
+- return row.name === name && row.tag === tag ? row : { ...row, exact: encodeNewPlant(plant) };
++ return row;
 cli/store.ts
 the password of a URL in a file is shown: postgres/command-line.installed
 - throw new UsageError(\`\${named}: \${error.message.replace("url: ", "")}\`);

@@ -83,7 +83,7 @@ function replayFromSelect(sql: string): string {
     (_, rows) => `, i AS (INSERT INTO plant_store.plants AS p${rows}
 ON CONFLICT (id) DO NOTHING RETURNING id, name, tag, exact, batch)
 SELECT * FROM i UNION ALL
-SELECT id, name, tag, exact, batch FROM plant_store.plants WHERE id = ANY ($1::bigint[])`,
+SELECT p.id, p.name, p.tag, p.exact, batch FROM json_to_recordset($1::json) r (id bigint) JOIN plant_store.plants p USING (id)`,
   );
 }
 

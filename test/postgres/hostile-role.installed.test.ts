@@ -28,7 +28,6 @@ BEGIN
     -- PL/pgSQL has no arguments of type "any".
     UNION ALL SELECT name, 'text', false, arguments FROM unnest('{concat,concat_ws,format,count,max,set_config}'::text[]) name,
       unnest('{text,bigint,"text, name","text, text","text, bigint, bigint, bigint"}'::text[]) arguments
-    UNION ALL SELECT 'unnest', 'text', false, 'bigint[], text[], text[], text[]'
   LOOP
     BEGIN
       EXECUTE format('CREATE FUNCTION public.%I(%s) RETURNS %s %s', each.name, each.arguments,
