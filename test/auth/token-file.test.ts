@@ -90,35 +90,27 @@ test("a token command that changes nothing still syncs the folder", async (t) =>
 });
 
 test("with any bit of the token file flipped no dead token is live, except with another expiry", () => {
-  const [now, day] = [Date.UTC(2026, 10, 29), 86_400_000];
+  const [now, later] = [Date.UTC(2026, 10, 29), Date.UTC(2026, 10, 30)];
   const lives = [{}, { revokedAt: now }, { expiresAt: now }, { expiresAt: now, revokedAt: now }];
-  const records = [...lives, ...lives].map(
-    (life, at): TokenRecord => ({
-      name: `app-${at % 3}`, // so that a name is that of a live token, too
-      hash: hashToken(`${at}`),
-      scopes: ["read", "write"],
-      createdAt: now - day,
-      ...life,
-    }),
-  );
+  const records = [...lives, ...lives].map((life, at): TokenRecord => {
+    const name = `app-${at % 3}`; // so that it is that of a live token, too
+    return { name, hash: hashToken(`${at}`), scopes: ["read", "write"], createdAt: now, ...life };
+  });
+  const dead = new Map(records.filter((it) => !isLive(it, later)).map((it) => [it.hash, it]));
   const file = Buffer.from(records.map((record) => `${encodeTokenRecord(record)}\n`).join(""));
-  const revived: string[] = [];
   let damaged = 0;
   for (let bit = 0; bit < file.length * 8; bit++) {
     const bytes = Buffer.from(file);
     bytes[bit >> 3] = (file[bit >> 3] ?? 0) ^ (1 << (bit & 7));
     try {
-      for (const token of parseTokenFile("f", bytes).filter((each) => isLive(each, now + day))) {
-        const before = records.find(({ hash }) => hash === token.hash);
-        if (before === undefined || isLive(before, now + day)) continue;
-        const hasOtherExpiry = token.expiresAt !== undefined && token.expiresAt > now + day;
-        if (before.revokedAt !== undefined || !hasOtherExpiry) revived.push(`bit ${bit}`);
+      const live = parseTokenFile("f", bytes).filter((it) => isLive(it, later));
+      for (const { hash, expiresAt = 0 } of live.filter((it) => dead.has(it.hash))) {
+        assert.ok(dead.get(hash)?.revokedAt === undefined && expiresAt > later, `bit ${bit}`);
       }
     } catch (error) {
       assert.equal((error as PlantStoreError).code, "corruption");
       damaged++;
     }
   }
-  assert.deepEqual(revived, []);
   assert.ok(damaged > file.length * 4);
 });

@@ -28,8 +28,8 @@ export interface Case {
   readonly says: string;
   /** On one connection, each after the response to the one before. */
   readonly send: Send | readonly Send[];
-  /** All in one packet; or each on a connection of its own, all at once, with the responses in any order. */
-  readonly how?: "pipelined" | "at once";
+  /** All in one packet. */
+  readonly how?: "pipelined";
   /** Where the bytes are cut into packets, counted from their end; or a packet for each byte. */
   readonly cut?: number | "everywhere";
   /** How many bytes at the end are not sent. */
@@ -45,7 +45,7 @@ export interface Case {
   /** What the message of the last response says. */
   readonly message?: RegExp;
   /** The lines that this row adds to the log, if they are not there yet. Default: none. */
-  readonly stores?: string | RegExp | readonly string[];
+  readonly stores?: string | readonly string[];
   /**
    * The server closes the connection after the last response, which says so with `Connection: close`. Default:
    * it stays open. `unannounced`: it closes without saying so, because the requests that it drops came after it

@@ -131,8 +131,6 @@ function name(text: string): string {
   return `{"id":<1>,"name":"${text}"}`;
 }
 
-const HUNDRED = Array.from({ length: 100 }, (_, at) => at);
-
 export const PLANTS: readonly Case[] = [
   ...IDS.map(([spelling, id]) =>
     good(
@@ -184,19 +182,5 @@ export const PLANTS: readonly Case[] = [
     "after a refused create its id is still free",
     [create(name('","id":<1>,"tag":"')), create('{"id":<1>}'), create(X)],
     { gets: [40004, 40005, 200] },
-  ),
-  good(
-    "a hundred identical creates at once are a hundred 200s and one record",
-    HUNDRED.map(() => create(X)),
-    { how: "at once", gets: HUNDRED.map(() => 200) },
-  ),
-  good(
-    "of a hundred plants of one id at once, one is stored",
-    HUNDRED.map((at) => create(name(`name ${at}`))),
-    {
-      how: "at once",
-      gets: HUNDRED.map((at) => (at === 0 ? 200 : 40006)),
-      stores: /^\{"id":<1>,"name":"name \d+"\}$/,
-    },
   ),
 ];

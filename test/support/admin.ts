@@ -56,16 +56,3 @@ export async function ask(url: string, path: string, options: AdminRequest = {})
   const { statusCode: status, headers } = response;
   return { status, headers, text: await readText(response) };
 }
-
-/** The value of each sample, by its name and labels as they are written. */
-export function samplesOf(text: string): Map<string, number> {
-  return new Map(
-    text
-      .split("\n")
-      .filter((line) => line !== "" && !line.startsWith("#"))
-      .map((line) => {
-        const at = line.lastIndexOf(" ");
-        return [line.slice(0, at), Number(line.slice(at + 1))];
-      }),
-  );
-}
