@@ -21,12 +21,10 @@ export interface Attack {
   readonly connections: number;
   /** The bytes of the request with this number. */
   send(target: Target, count: number): Buffer;
-  /** How many requests a connection sends before it has a response; default: 1. */
-  readonly ahead?: number;
+  /** How many requests a connection sends before it has a response. */
+  readonly ahead: number;
   /** What happens to the responses; each one that is "read" is followed by another request. */
   readonly responses: "read" | "read slowly" | "discarded" | "never read";
-  /** Whether the server speaks TLS. */
-  readonly overTls?: boolean;
 }
 
 const MIB = 2 ** 20;
@@ -47,23 +45,20 @@ function read(token: string, target: string, headers = {}, method = "GET"): Buff
 
 const create = (token: string, body: string | Buffer) => encodeRequest({ token }, { body });
 
-/** Makes the same bytes only once. */
-function same(make: (target: Target) => Buffer): Attack["send"] {
-  let bytes: Buffer | undefined;
-  return (target) => {
-    bytes ??= make(target);
+/** These in turn, each made only once. */
+function inTurn(...makes: readonly ((target: Target) => Buffer)[]): Attack["send"] {
+  const made: Buffer[] = [];
+  return (target, count) => {
+    const at = count % makes.length;
+    const bytes = made[at] ?? (makes[at]?.(target) as Buffer);
+    made[at] = bytes;
     return bytes;
   };
 }
 
-/** These in turn. */
-function inTurn(...sends: readonly Attack["send"][]): Attack["send"] {
-  return (target, count) => sends[count % sends.length]?.(target, count) ?? Buffer.alloc(0);
-}
-
 /** A body of 1 MiB that begins so, and goes on with a text that repeats. */
-const fill = (begin: string, text: string) =>
-  same(({ writer }) => create(writer, (begin + text.repeat(MIB)).slice(0, MIB)));
+const filled = ({ writer }: Target, begin: string, text: string) =>
+  create(writer, (begin + text.repeat(MIB)).slice(0, MIB));
 
 const longTail = `,"name":"${LONG_NAME}"}`;
 
@@ -77,12 +72,6 @@ const inBytes = (token: string, method: string, headers = {}) =>
     },
   );
 
-/** Bodies that stay unfinished: they take a budget to the last byte. */
-const HALF_SENT = [
-  ...Array<number>(63).fill(MIB - 300),
-  ...Array.from({ length: 16 }, (_, at) => [2 ** (19 - at), 2 ** (19 - at)]).flat(),
-];
-
 const unknown = Buffer.from("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 const metrics = Buffer.from("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
 const NDJSON = { Accept: "application/x-ndjson" };
@@ -94,17 +83,18 @@ function row(
   connections: number,
   responses: Attack["responses"],
   send: Attack["send"],
-  more: Partial<Pick<Attack, "ahead" | "overTls">> = {},
+  ahead = 1,
 ): Attack {
-  return { by, name, connections, responses, send, ...more };
+  return { by, name, connections, responses, send, ahead };
 }
 
 const READER = "a read token";
 const WRITER = "a write token";
 const NOBODY = "no token";
 const NOTHING = () => Buffer.alloc(0);
-const longRead = same(({ reader }) => read(reader, `/plants/${LONG_ID}`));
-const stream = same(({ reader }) => read(reader, "/plants", NDJSON));
+const LONG = `/plants/${LONG_ID}`;
+const longRead = ({ reader }: Target) => read(reader, LONG);
+const stream = inTurn(({ reader }) => read(reader, "/plants", NDJSON));
 
 export const ATTACKS: readonly Attack[] = [
   row(
@@ -114,36 +104,24 @@ export const ATTACKS: readonly Attack[] = [
     "read",
     inTurn(
       longRead,
-      same(({ reader }) => read(reader, `/plants/${LONG_ID}`, {}, "HEAD")),
-      same(({ reader }) => read(reader, "/plants?limit=1000", {}, "HEAD")),
+      ({ reader }) => read(reader, LONG, {}, "HEAD"),
+      ({ reader }) => read(reader, "/plants?limit=1000", {}, "HEAD"),
     ),
-    { ahead: 10 },
+    10,
   ),
   row(READER, "140 streams that are read slowly", 140, "read slowly", stream),
-  row(READER, "GET of 1 MiB, responses never read", 300, "never read", longRead, { ahead: 10 }),
-  row(
-    READER,
-    "reads with a body in chunks of one byte",
-    80,
-    "discarded",
-    same(({ reader }) => inBytes(reader, "GET", NDJSON)),
-  ),
+  row(READER, "GET of 1 MiB, responses never read", 300, "never read", inTurn(longRead), 10),
   row(WRITER, "creates of 1 MiB, responses never read", 200, "never read", ({ writer }, count) =>
     create(writer, `{"id":${FIRST_ID + count}${longTail}`),
   ),
-  row(WRITER, "half-sent bodies", HALF_SENT.length, "read", ({ writer }, count) => {
-    const request = create(writer, `{"id":1${longTail}`);
-    const headBytes = request.indexOf("\r\n\r\n") + 4;
-    return request.subarray(0, headBytes + (HALF_SENT[count % HALF_SENT.length] ?? 0));
-  }),
   row(
     WRITER,
     "bodies in chunks of one byte, with a token and without",
     64,
     "read",
     inTurn(
-      same(({ writer }) => inBytes(writer, "POST")),
-      same(() => inBytes("none", "POST")),
+      ({ writer }) => inBytes(writer, "POST"),
+      () => inBytes("none", "POST"),
     ),
   ),
   row(
@@ -151,7 +129,10 @@ export const ATTACKS: readonly Attack[] = [
     "bodies of 1 MiB of brackets and of many members",
     64,
     "read",
-    inTurn(fill("", "["), fill('{"id":', '1,"a":')),
+    inTurn(
+      (target) => filled(target, "", "["),
+      (target) => filled(target, '{"id":', '1,"a":'),
+    ),
   ),
   row(
     WRITER,
@@ -159,20 +140,18 @@ export const ATTACKS: readonly Attack[] = [
     400,
     "never read",
     ({ writer }, count) => create(writer, `{"id":${FIRST_ID + count},"name":"a"}`),
-    { ahead: 1000 },
+    1000,
   ),
-  row(NOBODY, "silent connections on all places", 3400, "read", NOTHING, { overTls: true }),
-  row(NOBODY, "no token, responses never read", 1000, "never read", () => unknown, {
-    ahead: 1000,
-  }),
+  row(NOBODY, "silent connections on all places", 3400, "read", NOTHING),
+  row(NOBODY, "no token, responses never read", 1000, "never read", () => unknown, 1000),
   row(
     "a local user",
     "pipelined /metrics of the admin listener, and bodies that nobody reads",
     28,
     "discarded",
     inTurn(
-      same(() => Buffer.concat(Array<Buffer>(1600).fill(metrics))),
-      same(() => inBytes("none", "GET")),
+      () => Buffer.concat(Array(1600).fill(metrics)),
+      () => inBytes("none", "GET"),
     ),
   ),
 ];
@@ -184,7 +163,7 @@ const STATUS = "HTTP/1.1 ";
 
 /** Carries out an attack, with a new connection for each that closes, until the returned function is called. */
 export function attack(row: Attack, target: Target): () => void {
-  const { by, connections, ahead = 1, responses, send } = row;
+  const { by, connections, ahead, responses, send } = row;
   const port = by === "a local user" ? target.adminPort : target.port;
   const sockets = new Set<net.Socket>();
   let count = 0;

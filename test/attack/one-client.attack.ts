@@ -12,10 +12,10 @@ import { ERRORS } from "../../src/core/errors.ts";
 import { createToken } from "../../src/index.ts";
 import { statusField } from "../kernel/machine.ts";
 import { plant, Trial } from "../kernel/trial.ts";
-import { makeCertificate } from "../support/certificates.ts";
-import { Client } from "../support/client.ts";
+import { sendRaw } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
+import type { RawAnswer } from "../support/raw.ts";
 import { freePort } from "../support/serve.ts";
 import { writeLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
@@ -30,34 +30,28 @@ const CREATE_EVERY_MS = 20;
 const LISTS = 8;
 
 /** A server with plants to read. */
-async function startTarget(t: TestContext, { overTls = false }: Attack, mib: number) {
+async function startTarget(t: TestContext, mib: number) {
   const folder = makeFolder(t);
   const short = Array.from({ length: SHORT_PLANTS }, (_, id) => `{"id":${id},"name":"Fern"}\n`);
   writeLog(folder, `${short.join("")}${plant(LONG_ID, LONG_NAME)}\n`);
   const writer = await createToken(folder, { name: "attacker-w", scopes: ["write"] });
   const reader = await createToken(folder, { name: "attacker-r", scopes: ["read"] });
   const adminPort = await freePort();
-  const tls = overTls ? makeCertificate(t, "victim") : undefined;
-  const files = tls && ["--tls-cert", tls.certPath, "--tls-key", tls.keyPath];
   const trial = new Trial(t, folder);
   const heap = `--max-old-space-size=${Math.round(HEAP_SHARE * mib)}`;
   const container = makeContainer(t, mib);
   trial.under = { wrapper: container ?? [], env: { NODE_OPTIONS: heap } };
-  await trial.start(["--admin", `127.0.0.1:${adminPort}`, "--log", "off", ...(files ?? [])]);
+  await trial.start(["--admin", `127.0.0.1:${adminPort}`, "--log", "off"]);
   const target = { port: trial.server.port, adminPort, writer, reader };
   const ask = async (token: string, parts: RequestParts) => {
-    const { port } = trial.server;
-    const client = await (tls ? Client.connectSecurely(port, tls.cert) : Client.connect(port));
-    await client.send(encodeRequest({ token }, parts));
-    const response = await client.next();
-    client.destroy();
-    return response;
+    const [response] = await sendRaw(trial.server.port, encodeRequest({ token }, parts), 1);
+    return response as RawAnswer;
   };
   return { trial, target, ask, isContained: container !== undefined };
 }
 
 async function carryOut(t: TestContext, row: Attack, mib: number): Promise<void> {
-  const { trial, target, ask, isContained } = await startTarget(t, row, mib);
+  const { trial, target, ask, isContained } = await startTarget(t, mib);
   const create = async (id: number) => {
     const { process, stderr } = trial.server;
     const response = await ask(trial.token, { body: plant(id) }).catch((cause) => {

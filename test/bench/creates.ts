@@ -3,7 +3,6 @@
  * constant. Beside the store: its listener mounted in another server, and fastify with better-sqlite3.
  *
  *   npm run bench -- creates
- *   npm run bench -- creates --against ../other-checkout   (built there before)
  *
  * Programs take turns, and each sample is a fresh process that warms up first, because two processes of one program
  * differ by a quarter for as long as they live. A ratio is that of two samples of one round.
@@ -19,16 +18,12 @@ const options = readOptions({
   rounds: "7",
   seconds: "3",
   warm: "8",
-  against: "",
 });
-const other = options.text("against");
-
 const PROGRAMS: Readonly<Record<string, Start>> = {
   floor: startFloor,
-  "plant store": startStore(),
+  "plant store": startStore,
   mounted: startMounted,
   "fastify + better-sqlite3": startPeer,
-  ...(other === "" ? {} : { "other checkout": startStore(other) }),
 };
 
 function measure(name: string, connections: number): Promise<Load> {

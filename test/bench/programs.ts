@@ -31,18 +31,14 @@ export const startFloor: Start = async () => {
   return server;
 };
 
-/** The built server of the command line, of this checkout or another, with a token in its own form. */
-export function startStore(root = ROOT): Start {
-  return async (folder) => {
-    const { createToken } = await import(path.resolve(root, "dist/index.js"));
-    const token = await createToken(folder, { name: "bench", scopes: ["write", "read"] });
-    return serve(folder, token, root);
-  };
-}
+/** The built server of the command line. */
+export const startStore: Start = async (folder) => {
+  return serve(folder, await createToken(folder, { name: "bench", scopes: ["write", "read"] }));
+};
 
 /** The same on a folder that has a token. */
-export function serve(folder: string, token: string, root = ROOT): Promise<Server> {
-  const main = path.resolve(root, "dist/cli/main.js");
+export function serve(folder: string, token: string): Promise<Server> {
+  const main = path.join(ROOT, "dist/cli/main.js");
   const args = [main, "serve", "--port", "0", "--data", folder, "--log", "off"];
   return start(args, { token, log: path.join(folder, "plants.jsonl") });
 }

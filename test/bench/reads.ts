@@ -14,7 +14,7 @@ const options = readOptions({ connections: "64,256", rounds: "7", seconds: "3", 
 
 async function measure(connections: number, folder: string): Promise<[number, number]> {
   const floor = await startFloor(folder);
-  const store = await startStore()(path.join(folder, "data"));
+  const store = await startStore(path.join(folder, "data"));
   const seconds = options.number("seconds");
   await create(floor, connections, options.number("warm"));
   const { firstId, requests } = await create(store, connections, options.number("warm"));

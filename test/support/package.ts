@@ -69,9 +69,3 @@ export function linkPackages(folder: string, from: string, names: readonly strin
     fs.symlinkSync(path.join(from, "node_modules", name), link);
   }
 }
-
-/** Why the tests with a package file of their own cannot run; `false` if they can. */
-export function whyNotInstalled(folder: string): string | false {
-  if (fs.existsSync(path.join(ROOT, folder, "node_modules"))) return false;
-  return `not installed: npm ci --prefix ${folder}`;
-}

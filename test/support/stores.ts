@@ -44,16 +44,9 @@ export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   return all;
 }
 
-/** The files in the folder that this process has open; none if the system cannot list them. */
+/** The files in the folder that this process has open. */
 export function openFilesIn(folder: string): string[] {
-  const descriptors = "/proc/self/fd";
-  if (!existsSync(descriptors)) return [];
-  return readdirSync(descriptors).flatMap((fd) => {
-    try {
-      const target = readlinkSync(join(descriptors, fd));
-      return target.startsWith(folder) ? [target] : [];
-    } catch {
-      return []; // the descriptor of the listing itself
-    }
-  });
+  const descriptors = readdirSync("/proc/self/fd").map((fd) => join("/proc/self/fd", fd));
+  const isOpen = (path: string) => existsSync(path) && readlinkSync(path).startsWith(folder);
+  return descriptors.filter(isOpen).map((path) => readlinkSync(path));
 }
