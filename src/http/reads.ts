@@ -56,25 +56,21 @@ export class Reads {
   /** @throws PlantStoreError `invalid_query`, `overloaded`, or what the store or the token check throws. */
   async list(exchange: Exchange): Promise<void> {
     const { httpVersion, headers, url = "" } = exchange.req;
-    const query = parseListQuery(url);
-    exchange.hold(LIST_BYTES);
     // HTTP/1.0 has no chunks, so its client could not notice that a stream was cut.
     const isStream = httpVersion !== "1.0" && headers.accept?.toLowerCase().includes(NDJSON);
-    const { after, limit = isStream ? Number.POSITIVE_INFINITY : LIMIT_DEFAULT } = query;
+    const query = parseListQuery(url, isStream ? Number.POSITIVE_INFINITY : LIMIT_DEFAULT);
+    exchange.hold(LIST_BYTES);
     const bytesMax = isStream ? Number.POSITIVE_INFINITY : PAGE_BYTES_MAX;
-    const slices = this.#slices(exchange, { after, limit, bytesMax });
+    const slices = this.#slices(exchange, query, bytesMax);
     try {
-      await (isStream ? sendStream : sendPage)(exchange, slices, limit);
+      await (isStream ? sendStream(exchange, slices) : sendPage(exchange, slices, query.limit));
     } finally {
       await slices.return(false);
     }
   }
 
   /** The first lines of a list: up to a number of them, or until they have a number of bytes. */
-  async *#slices(
-    exchange: Exchange,
-    { after, limit, bytesMax }: { after: bigint | undefined; limit: number; bytesMax: number },
-  ): Slices {
+  async *#slices(exchange: Exchange, { after, limit }: Query, bytesMax: number): Slices {
     const slices = this.#plants.listLines({ after })[Symbol.asyncIterator]();
     let [lines, bytes] = [0, 0];
     try {
@@ -156,10 +152,11 @@ async function sendPage(exchange: Exchange, slices: Slices, limit: number): Prom
   exchange.respond({ status: 200, body: `[${text.replaceAll("\n", ",")}]`, headers });
 }
 
+type Query = ReturnType<typeof parseListQuery>;
 const LIMIT = /^[1-9][0-9]{0,3}$/;
 
 /** @throws PlantStoreError `invalid_query`. */
-function parseListQuery(target: string) {
+function parseListQuery(target: string, limitDefault: number) {
   const query = new URLSearchParams(/\?.*/s.exec(target)?.[0]);
   const [limit, after] = [query.get("limit"), query.get("after")];
   const parsed = {
@@ -167,7 +164,8 @@ function parseListQuery(target: string) {
     after: after === null ? undefined : parseCanonicalInt64(after),
   };
   const valid = Object.values(parsed).filter((value) => value !== undefined);
-  if (valid.length === query.size) return parsed; // so each parameter is one of these, and is there once
+  // Each parameter is one of these, and is there once.
+  if (valid.length === query.size) return { ...parsed, limit: parsed.limit ?? limitDefault };
   const expected = `one limit from 1 to ${LIMIT_MAX} and one id ${INT64_RANGE} as after, or neither`;
   throw new PlantStoreError(
     "invalid_query",

@@ -128,10 +128,7 @@ export class PlantServer {
 }
 
 const DRAIN_GRACE_MS = 100;
-/**
- * Connections that wait to be accepted, as many as Linux permits by default (net.core.somaxconn).
- * With Node's own 511, the rest of a thousand that arrive at once wait a second for their next try.
- */
+/** As Linux by default (net.core.somaxconn): with Node's own 511, many that arrive at once wait a second. */
 const BACKLOG = 4096;
 
 const SETTINGS: https.ServerOptions = {
