@@ -129,12 +129,10 @@ export function ioError(action: string, cause: unknown): PlantStoreError {
 }
 
 /** Turns what the work rejects with into an `io_error`, unless it is a `PlantStoreError`. */
-export async function withIoError<T>(action: string, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (cause) {
+export function withIoError<T>(action: string, work: () => Promise<T>): Promise<T> {
+  return work().catch((cause) => {
     throw cause instanceof PlantStoreError ? cause : ioError(action, cause);
-  }
+  });
 }
 
 /** The code of a system error, such as `ENOENT`. */

@@ -160,13 +160,11 @@ function unsyncedError(what: string, cause: unknown): PlantStoreError {
 }
 
 /** Turns what the work rejects with into an `unsynced`, unless it is an error that says more than `store_failed`. */
-export async function withUnsynced(action: string, work: () => Promise<void>): Promise<void> {
-  try {
-    await work();
-  } catch (cause) {
+export function withUnsynced(action: string, work: () => Promise<void>): Promise<void> {
+  return work().catch((cause) => {
     if (cause instanceof PlantStoreError && cause.code !== "store_failed") throw cause;
     throw unsyncedError(`${action}: ${describeSystemError(cause)}`, cause);
-  }
+  });
 }
 
 /**

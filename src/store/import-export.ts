@@ -84,25 +84,19 @@ async function tryCreate(plants: Pick<PlantService, "create">, record: Buffer) {
 
 /** The plant of a line in any spelling; `undefined` for a blank line. @throws like `parseNewPlant`. @internal */
 export function parseLine(line: Buffer): NewPlant | undefined {
-  const hasByteOrderMark = line.toString("utf8", 0, 3) === "\ufeff";
-  const record = hasByteOrderMark ? line.subarray(3) : line;
+  const record = line.toString("utf8", 0, 3) === "\ufeff" ? line.subarray(3) : line;
   return /^[ \t\r\n]*$/.test(record.toString("latin1")) ? undefined : parseNewPlant(record);
 }
 
 /** The lines that end in each chunk; the last one may lack its line feed. */
 async function* splitLines(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer[]> {
-  let rest: Buffer[] = []; // joined once: a line may span many chunks
-  let restBytes = 0;
+  let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of text) {
-    const linesEnd = chunk.lastIndexOf(LINE_FEED) + 1;
-    if (linesEnd > 0) {
-      yield [...linesOf(Buffer.concat([...rest, chunk.subarray(0, linesEnd)]))];
-      rest = [];
-      restBytes = 0;
-    }
-    rest.push(chunk.subarray(linesEnd));
-    restBytes += chunk.length - linesEnd;
-    if (restBytes > RECORD_BYTES_MAX) {
+    const bytes = Buffer.concat([rest, chunk]);
+    const linesEnd = bytes.lastIndexOf(LINE_FEED) + 1;
+    if (linesEnd > 0) yield [...linesOf(bytes.subarray(0, linesEnd))];
+    rest = bytes.subarray(linesEnd);
+    if (rest.length > RECORD_BYTES_MAX) {
       throw new PlantStoreError(
         "invalid_json",
         `Expected one plant a line, got a line of more than ${RECORD_BYTES_MAX} bytes; put each plant of an ` +
@@ -110,5 +104,5 @@ async function* splitLines(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer[]
       );
     }
   }
-  if (restBytes > 0) yield [Buffer.concat(rest)];
+  if (rest.length > 0) yield [rest];
 }

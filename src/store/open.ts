@@ -80,7 +80,7 @@ export function assertMayBeMissing(logPath: string, checkpoint?: Checkpoint): Pr
       const advice = "empty the folder, and run that command again";
       throw new PlantStoreError("corruption", `Cannot open "${logPath}": ${fault}; ${advice}`);
     }
-    if (checkpoint !== undefined) throw changedError(logPath, undefined, checkpoint);
+    if (checkpoint !== undefined) throw changedError(logPath, "it is missing", checkpoint);
   });
 }
 

@@ -26,7 +26,7 @@ import { lineError, linesOf, readBlocks, readLine } from "../log/lines.ts";
 import { LogWriter } from "../log/writer.ts";
 import { NewestLines } from "./newest-lines.ts";
 import { type OpenLog, openLog } from "./open.ts";
-import { eachLine, isPlantLine, type OnProgress } from "./scan.ts";
+import { isPlantLine, type OnProgress, readPlants } from "./scan.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */
@@ -177,15 +177,13 @@ export class PlantStore implements PlantService {
     try {
       let at = found;
       if (after !== undefined) at += (await readLine(source, found, end)).length + 1;
-      for await (const block of readBlocks(source, at, end, LIST_BLOCK_BYTES)) {
-        eachLine(block.bytes, (start, _, plant) => {
-          if (plant !== undefined) return true;
-          throw lineError(file.path, { offset: block.offset + start }, "it is no plant any more");
-        });
-        yield block.bytes;
-        at = block.offset + block.bytes.length;
+      for await (const { bytes, offset } of readBlocks(source, at, end, LIST_BLOCK_BYTES)) {
+        const length = readPlants(bytes);
+        at = offset + length;
+        if (length < bytes.length) break;
+        yield bytes;
       }
-      if (at < end) throw lineError(file.path, { offset: at }, "its line feed is gone");
+      if (at < end) throw lineError(file.path, { offset: at }, "it is no plant any more");
     } catch (cause) {
       this.#assertUsable(); // a closed or failed store is no read error
       throw this.#classifyReadError(cause);
@@ -201,10 +199,7 @@ export class PlantStore implements PlantService {
     return new PlantStoreError("read_failed", why, { cause });
   }
 
-  /**
-   * Fails the store if its lock or its log is gone; writes a checkpoint if the log has grown. One at a time; never
-   * rejects.
-   */
+  /** Fails the store if its lock or its log is gone; writes a checkpoint if the log has grown. Never rejects. */
   #check(): Promise<void> {
     this.#checking = this.#checking.then(async () => {
       try {

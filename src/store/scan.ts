@@ -37,8 +37,6 @@ export class Scan {
   end: Checkpoint = EMPTY_LOG;
   /** What an unfinished write has left after them, once all are read. */
   tail: Buffer | undefined;
-  /** Why the next line is not good, once that is known. */
-  #problem: string | undefined;
   readonly #index: Pick<IdIndex, "addWords"> | undefined;
 
   /** @param index takes the ids, and finds repeated ones; without it repeats go unnoticed. */
@@ -50,62 +48,50 @@ export class Scan {
   async *lines(log: ReadableLog, onProgress?: OnProgress): AsyncGenerator<Buffer> {
     const { file, durableBytes, checkpoint = EMPTY_LOG } = log;
     const size = durableBytes ?? file.end;
+    const changed = `its ${size} bytes are not those that were stored`;
+    let isAsKnown = checkpoint.bytes + checkpoint.crc32 === 0; // an empty log has no block
+    let problem: string | undefined; // of the first line that is not good
     for await (const { bytes, offset } of readBlocks(file, 0, size)) {
-      const lines = bytes.subarray(0, this.#readGood(bytes, offset));
+      const length = readPlants(bytes, ({ idLow, idHigh }, start) => {
+        const at = offset + start;
+        const present = this.#index?.addWords(idLow, idHigh, at) ?? at;
+        if (present === at) this.plants++;
+        else problem = `its id is already at byte offset ${present}`;
+        return present === at;
+      });
+      const lines = bytes.subarray(0, length);
       const known = checkpoint.bytes - offset;
-      if (known >= 0 && known <= lines.length) {
+      if (known >= 0 && known <= length) {
         const { crc32 } = extendCheckpoint(this.end, lines.subarray(0, known));
-        if (crc32 !== checkpoint.crc32) throw changedError(file.path, size, checkpoint);
+        isAsKnown = crc32 === checkpoint.crc32;
+        if (!isAsKnown) throw changedError(file.path, changed, checkpoint);
       }
       this.end = extendCheckpoint(this.end, lines);
-      if (lines.length > 0) yield lines;
-      if (this.#problem !== undefined) break;
+      if (length > 0) yield lines;
+      if (length < bytes.length) {
+        problem ??= "expected a plant as the store writes it";
+        break;
+      }
       onProgress?.(this.end.bytes, size);
     }
+    if (!isAsKnown && problem === undefined) throw changedError(file.path, changed, checkpoint);
     const offset = this.end.bytes;
-    const isShort = offset < checkpoint.bytes;
-    if (isShort && this.#problem === undefined) throw changedError(file.path, size, checkpoint);
     if (offset === size) return;
-    const mayBeTorn =
-      durableBytes === undefined && !isShort && size - offset <= IN_FLIGHT_BYTES_MAX;
+    const isHeld = durableBytes !== undefined;
+    const mayBeTorn = !isHeld && isAsKnown && size - offset <= IN_FLIGHT_BYTES_MAX;
     const rest = mayBeTorn ? await readExactly(file, offset, size - offset) : undefined;
     if (rest === undefined || !isTorn(rest)) {
-      const fault = `${this.#problem ?? "it has no line feed"}; ${ADVICE}`;
+      const fault = `${problem ?? "it has no line feed"}; ${ADVICE}`;
       throw lineError(file.path, { line: this.plants + 1, offset }, fault);
     }
     this.tail = rest;
-  }
-
-  /** The length of the good lines that a block begins with; their ids come into the index. */
-  #readGood(block: Buffer, offset: number): number {
-    let length = 0;
-    eachLine(block, (start, end, plant) => {
-      const at = offset + start;
-      const present = plant && this.#index?.addWords(plant.idLow, plant.idHigh, at);
-      if (plant === undefined) this.#problem = "expected a plant as the store writes it";
-      else if (present !== undefined && present !== at) {
-        this.#problem = `its id is already at byte offset ${present}`;
-      } else {
-        this.plants++;
-        length = end + 1;
-      }
-      return this.#problem === undefined;
-    });
-    return length;
   }
 }
 
 const ADVICE = 'restore a backup, or let "plant-store repair" save what can be read';
 
-/** A `corruption`: the log is not the one that its checkpoint knows. `size`: its length; missing: there is none. */
-export function changedError(
-  logPath: string,
-  size: number | undefined,
-  known: Checkpoint,
-): PlantStoreError {
-  const isShorter = size !== undefined && size < known.bytes;
-  const changed = isShorter ? `it has ${size} bytes` : "its bytes are not those that were stored";
-  const fault = size === undefined ? "it is missing" : changed;
+/** A `corruption`: the log is not the one that its checkpoint knows. */
+export function changedError(logPath: string, fault: string, known: Checkpoint): PlantStoreError {
   const why = `${fault}; its checkpoint knows ${known.bytes} bytes`;
   return new PlantStoreError("corruption", `Cannot open "${logPath}": ${why}; ${ADVICE}`);
 }
@@ -118,24 +104,22 @@ function isTorn(rest: Buffer): boolean {
 }
 
 /**
- * Calls a function with each line of a block, until it returns false.
+ * Calls a function with each line at the start of a block that is a plant in the form of the store, and with the
+ * offset of the line, until it returns false.
  *
- * @param visit gets the offset of the line, that of its line feed (-1 if there is none), and what has matched it:
- * `undefined` unless it is a plant in the form of the store.
- * @internal
+ * @returns the length of those lines, without the one for which it returned false.
  */
-export function eachLine(
+export function readPlants(
   block: Buffer,
-  visit: (start: number, end: number, plant: PlantMatcher | undefined) => boolean,
-): void {
+  visit: (plant: PlantMatcher, start: number) => boolean = () => true,
+): number {
   const plant = new PlantMatcher(block);
   const isText = isUtf8(block); // no character of several bytes contains a line feed
-  for (let start = 0; start < block.length; ) {
-    let end = plant.match(start);
-    const isPlant = end >= 0 && block[end] === LINE_FEED;
-    if (!isPlant) end = block.indexOf(LINE_FEED, start);
-    const isGood = isPlant && (isText || isUtf8(block.subarray(start, end)));
-    if (!visit(start, end, isGood ? plant : undefined)) return;
+  for (let start = 0; ; ) {
+    const end = plant.match(start);
+    if (end < 0 || block[end] !== LINE_FEED) return start;
+    if (!isText && !isUtf8(block.subarray(start, end))) return start;
+    if (!visit(plant, start)) return start;
     start = end + 1;
   }
 }

@@ -138,6 +138,7 @@ export const LOGS: readonly LogCase[] = [
   }),
   unknown("has an empty checkpoint", ""),
   unknown("has a checkpoint with other members", '{"bytes":0,"records":0,"crc32":0}\n'),
+  { ...unknown("is empty, with a checksum of something", '{"bytes":0,"crc32":1}\n'), log: "" },
   torn("lacks its last line feed", B.trimEnd(), "2 0 0", A),
   torn("ends in blanks", " \t\r", "1 0 0"),
   torn("ends in half a record after its checkpoint", B.slice(0, 12), "1 0 1", A),

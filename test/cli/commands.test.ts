@@ -6,7 +6,7 @@ const B = '{"id":2,"name":"b","tag":"t"}\n';
 const DAMAGED = { log: A, edited: `${A}x\u001b[2J\n${B}` };
 const SHORTER = { log: A + B, edited: A };
 const PLACE = /DATA\/plants\.jsonl\\*": line 2, byte offset 20: .*; restore .* backup, or .*repair/;
-const SHORT = /DATA\/plants\.jsonl\\*": it has 20 bytes; .* 50 bytes; restore .*repair/;
+const SHORT = /DATA\/plants\.jsonl\\*": its 20 bytes .* 50 bytes; restore .*repair/;
 
 testRows(
   "a damaged log is refused",

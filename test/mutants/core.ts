@@ -114,10 +114,13 @@ a start without room for quarantine is refused: store/open
 +     if (error !== undefined) throw error;
 store/scan.ts
 an unfinished write of a running server is left out of a backup without a word: store/repair
-- durableBytes === undefined && !isShort
-+ !isShort
+-     const mayBeTorn = !isHeld && isAsKnown
++     const mayBeTorn = isAsKnown
 a log that was cut below its checkpoint is served: store/logs
--     if (isShort && this.#problem === undefined) throw changedError(file.path, size, checkpoint);
+-     if (!isAsKnown && problem === undefined) throw changedError(file.path, changed, checkpoint);
+a damaged checkpoint of an empty log goes unnoticed: store/logs
+-     let isAsKnown = checkpoint.bytes + checkpoint.crc32 === 0;
++     let isAsKnown = checkpoint.bytes === 0;
 store/import-export.ts
 an import goes on after an error of the store: store/import
 - if ((outcome.number ?? STORE_ERRORS) >= STORE_ERRORS) throw outcome;

@@ -47,7 +47,7 @@ a start serves a log that it has not synced: crash
 a torn end stays: crash
 -     if (tail !== undefined) await cutTail(file, end.bytes, tail);
 a start takes a missing log beside a checkpoint for a new one: rot
--     if (checkpoint !== undefined) throw changedError(logPath, undefined, checkpoint);
+-     if (checkpoint !== undefined) throw changedError(logPath, "it is missing", checkpoint);
 a start takes half a restore for a new store: crash
 -     if (disk.stat(\`\${logPath}.new\`) !== undefined) {
 +     if (logPath === "") {
@@ -56,7 +56,8 @@ a reader reads what is not durable: crash
 +     if (holder?.durableBytes !== 0) return yield* scan.lines({ file, checkpoint });
 store/scan.ts
 a log that its checkpoint does not know is served or copied: rot
--         if (crc32 !== checkpoint.crc32) throw changedError(file.path, size, checkpoint);
+- isAsKnown = crc32 === checkpoint.crc32;
++ isAsKnown = crc32 >= 0;
 a start cuts what is no torn end: meddling
 -   return firstLine < 0 || rest.subarray(0, firstLine).includes(0);
 +   return firstLine < rest.length;
