@@ -158,10 +158,9 @@ const CANONICAL = /^(?:0|-?[1-9][0-9]{0,18})$/;
 /** @throws TypeError or RangeError for an id that is no int64: a mistake of the calling program. */
 export function assertInt64(id: bigint): void {
   if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
-  if (!isInt64(id)) throw new RangeError(`id: expected a bigint ${INT64_RANGE}, got ${id}`);
+  if (BigInt.asIntN(64, id) === id) return;
+  throw new RangeError(`id: expected a bigint ${INT64_RANGE}, got ${id}`);
 }
-
-const isInt64 = (value: bigint) => BigInt.asIntN(64, value) === value;
 
 /**
  * The int64 that a JSON number spells: 7, 7.0 and 70e-1 are the same, and -0 is 0. `undefined` for a fraction, a
@@ -187,5 +186,6 @@ export function parseCanonicalInt64(text: string): bigint | undefined {
   if (!CANONICAL.test(text)) return undefined;
   // A double holds 15 digits exactly, and becomes a bigint faster than text does.
   if (text.length <= 15) return BigInt(Number(text));
-  return isInt64(BigInt(text)) ? BigInt(text) : undefined;
+  const id = BigInt(text);
+  return BigInt.asIntN(64, id) === id ? id : undefined;
 }

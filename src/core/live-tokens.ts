@@ -87,7 +87,7 @@ export abstract class LiveTokens implements TokenVerifier {
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
     const record = this.#accepted.get(token) ?? this.#byHash.get(hashToken(token));
     const isGood = record !== undefined && isLive(record, this.#options.clock.wallMs());
-    if (this.isReadable) {
+    if (this.age() < VERDICT_MS) {
       if (isGood) this.#accepted.set(token, record);
       return isGood ? record : undefined;
     }

@@ -42,7 +42,7 @@ export class Connections {
   constructor(server: Server, listener: Listener, max: number) {
     this.#listener = listener;
     this.#max = max;
-    server.on("connection", (socket: Socket) => this.#add(socket));
+    server.on("connection", this.#add);
     server.on("secureConnection", (socket: Socket) => {
       socket.allowHalfOpen = true; // as without TLS, but not during the handshake
       // The socket below TLS counts until its handshake is done.
@@ -68,11 +68,11 @@ export class Connections {
     server.on("clientError", (error, socket) => this.#refuse(socket as Socket, error));
   }
 
-  #add(socket: Socket): void {
+  readonly #add = (socket: Socket) => {
     this.#all.set(socket, new Connection());
     socket.once("close", () => this.#all.delete(socket));
     if (this.#all.size > this.#max) this.#evict(socket);
-  }
+  };
 
   /** Makes room for several, so that a flood need not count them all each time. */
   #evict(newest: Socket): void {
