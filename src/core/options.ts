@@ -61,7 +61,6 @@ export function checkBasePath(basePath: string): string {
   throw new RangeError(`basePath: expected a path such as /garden, got "${basePath}"`);
 }
 
-export const ANY_ORIGIN = "*";
 /** `scheme://host[:port]`, as a browser sends it (RFC 6454 section 7). */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
 
@@ -71,7 +70,7 @@ export function checkOrigins(origins: readonly string[]): ReadonlySet<string> {
     // A browser leaves a default port out, and writes the host in lower case.
     const isWeb = /^https?:/.test(origin);
     const isExact = !isWeb || (URL.canParse(origin) && new URL(origin).origin === origin);
-    if (origin === ANY_ORIGIN || (ORIGIN.test(origin) && isExact)) continue;
+    if (origin === "*" || (ORIGIN.test(origin) && isExact)) continue;
     const expected = "an origin such as https://app.example, or *";
     throw new RangeError(`corsOrigins: expected ${expected}, got "${origin}"`);
   }

@@ -9,8 +9,6 @@ import type { PlantService } from "../core/services.ts";
 import type { Exchange } from "./exchange.ts";
 import { checkBodyHeaders } from "./head.ts";
 
-/** A request and its response in Node, besides the body (measured). */
-const REQUEST_BYTES = 8 * 1024;
 /** A body, its text, and its record. */
 const COPIES = 3;
 /** No client sends a plant in more: 4 MiB take 7,825 packets of 536 bytes, and one packet may hold 11,000 chunks. */
@@ -31,11 +29,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   store(exchange, plants, reading).catch((error) => exchange.fail(error));
 }
 
-async function store(
-  exchange: Exchange,
-  plants: PlantService,
-  reading: Promise<Buffer>,
-): Promise<void> {
+async function store(exchange: Exchange, plants: PlantService, reading: Promise<Buffer>) {
   const { socket } = exchange.req;
   const { bytesRead } = socket;
   const body = await reading;
@@ -60,7 +54,7 @@ function readBody(exchange: Exchange, bytesMax: number): Promise<Buffer> {
   if (declared > bytesMax) throw tooLarge(bytesMax);
   const isDecoded = typeof req.readableEncoding === "string";
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
-  exchange.hold(REQUEST_BYTES + COPIES * declared);
+  exchange.hold(COPIES * declared);
   let [body, size, pieces, isRefused] = [NOTHING, 0, 0, false];
   return new Promise((resolve, reject) => {
     req.on("data", (piece: Buffer) => {
@@ -71,7 +65,7 @@ function readBody(exchange: Exchange, bytesMax: number): Promise<Buffer> {
         if (end > bytesMax || ++pieces > PIECES_MAX) throw tooLarge(bytesMax);
         if (size > 0 && end > body.length) {
           const room = end <= declared ? declared : Math.min(2 * end, bytesMax);
-          exchange.hold(REQUEST_BYTES + COPIES * room);
+          exchange.hold(COPIES * room);
           body = Buffer.concat([body.subarray(0, size)], room);
         }
         if (size === 0) body = piece;

@@ -24,6 +24,8 @@ interface Shared {
   readonly trusted: TrustedProxies | undefined;
 }
 
+type OnEnd = (exchange: Exchange) => void;
+
 export interface Reply {
   readonly status: number;
   /** JSON, or nothing. */
@@ -41,6 +43,8 @@ const HEADERS: Readonly<Record<string, readonly string[]>> = {
   unsupported_media_type: ["Accept", "application/json"],
   unsupported_encoding: ["Accept-Encoding", "identity"],
 };
+/** A request and its response in Node, besides what `hold` is told (measured). */
+const REQUEST_BYTES = 8 * 1024;
 const INTERNAL = "internal server error; the reason is in the server's log";
 
 /** Characters that have no meaning in a header, a line of a log, a shell or a page. */
@@ -71,7 +75,7 @@ export class Exchange {
   /** The connection closes after the response, and no request that follows is carried out. */
   isLast = false;
   readonly #shared: Shared;
-  readonly #onEnd: ((exchange: Exchange) => void) | undefined;
+  readonly #onEnd: OnEnd | undefined;
   /** Only for what is published. */
   readonly #client: string | undefined;
   readonly #startedAt: number | undefined;
@@ -83,12 +87,7 @@ export class Exchange {
   #isEnded = false;
 
   /** @param onEnd is called once the system has the response, or the client has left. For our own server. */
-  constructor(
-    req: IncomingMessage,
-    res: ServerResponse,
-    shared: Shared,
-    onEnd?: (exchange: Exchange) => void,
-  ) {
+  constructor(req: IncomingMessage, res: ServerResponse, shared: Shared, onEnd?: OnEnd) {
     this.req = req;
     this.res = res;
     this.#shared = shared;
@@ -113,13 +112,13 @@ export class Exchange {
   }
 
   /**
-   * Holds so many bytes in all until it is over, at most what one request can hold of the budget.
+   * Holds so many bytes in all, and those of any request, until it is over, but at most what one request can hold.
    *
    * @throws PlantStoreError `overloaded`.
    */
   hold(bytes: number): void {
     const { budget } = this.#shared;
-    const more = Math.min(bytes, budget.requestMax) - this.#held;
+    const more = Math.min(REQUEST_BYTES + bytes, budget.requestMax) - this.#held;
     if (this.#isEnded || more <= 0) return;
     budget.take(this.caller?.name ?? "", more);
     this.#held += more;
@@ -222,13 +221,10 @@ export class Exchange {
   };
 }
 
-/** A longer rest of a body is not read to keep a connection open. */
-const SHORT_BYTES = 64 * 1024;
-
 /** Whether the client may still send so much that the connection is better closed. */
 function hasLongRest({ headers }: IncomingMessage): boolean {
   const { "content-length": length = "0", "transfer-encoding": coding, expect } = headers;
-  if (coding !== undefined || Number(length) > SHORT_BYTES) return true;
+  if (coding !== undefined || Number(length) > 64 * 1024) return true;
   // A client that waits for 100 Continue may or may not send its body after a refusal, and Node closes.
   return expect !== undefined && (Number(length) > 0 || expect.toLowerCase() === "100-continue");
 }

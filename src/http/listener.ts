@@ -11,20 +11,8 @@ import { types } from "node:util";
 import type { RequestMessage } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/json.ts";
-import {
-  ANY_ORIGIN,
-  assertNumbers,
-  checkBasePath,
-  checkOrigins,
-  NUMBER_OPTIONS,
-} from "../core/options.ts";
-import type {
-  PlantService,
-  TokenVerifier,
-  TrustedProxies,
-  Verdict,
-  VerifiedToken,
-} from "../core/services.ts";
+import { assertNumbers, checkBasePath, checkOrigins, NUMBER_OPTIONS } from "../core/options.ts";
+import type { PlantService, TokenVerifier, TrustedProxies, Verdict } from "../core/services.ts";
 import { Budget } from "./budget.ts";
 import { create } from "./create.ts";
 import { Exchange, pathOf, type Reply } from "./exchange.ts";
@@ -104,9 +92,7 @@ export class Listener {
     const { req, res } = exchange;
     if (res.headersSent) return; // by other code of the server around this listener
     const { upgrade, connection = "", "access-control-request-method": asked } = req.headers;
-    const isLast =
-      framingError !== undefined || (upgrade !== undefined && UPGRADE.test(connection));
-    if (isLast) exchange.closeAfter();
+    if (framingError || (upgrade && UPGRADE.test(connection))) exchange.closeAfter();
     try {
       const isAllowed = this.#origins.size > 0 && this.#allowOrigin(exchange);
       if (framingError !== undefined) throw framingError;
@@ -128,7 +114,7 @@ export class Listener {
 
   /** @returns whether pages of the request's origin may use the service. */
   #allowOrigin({ req, res }: Exchange): boolean {
-    const allowed = this.#origins.has(ANY_ORIGIN) ? ANY_ORIGIN : (req.headers.origin ?? "");
+    const allowed = this.#origins.has("*") ? "*" : (req.headers.origin ?? "");
     if (!this.#origins.has(allowed)) return false;
     res.setHeader("Access-Control-Allow-Origin", allowed);
     res.setHeader("Access-Control-Expose-Headers", EXPOSED);
@@ -142,7 +128,7 @@ export class Listener {
     if (!caller) throw invalidToken();
     if (!Array.isArray(caller.scopes)) throw new TypeError("verify: expected { name, scopes }");
     exchange.caller = caller;
-    const id = this.#findOperation(exchange, caller);
+    const id = this.#findOperation(exchange, caller.scopes);
     const { expect, "transfer-encoding": coding, "content-length": length = 0 } = req.headers;
     if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
       throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
@@ -166,7 +152,7 @@ export class Listener {
    * @returns the id in the path.
    * @throws PlantStoreError `not_found`, `method_not_allowed` or `insufficient_scope`.
    */
-  #findOperation(exchange: Exchange, { scopes }: VerifiedToken): bigint | undefined {
+  #findOperation(exchange: Exchange, scopes: readonly string[]): bigint | undefined {
     const { req, res } = exchange;
     const { method = "", url = "" } = req;
     const path = pathOf(url);

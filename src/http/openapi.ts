@@ -1,7 +1,7 @@
 /**
  * The interface as an OpenAPI 3.1.0 document: the owner's interface exactly, and the additions to it.
  *
- * Added operations have the tag `additions`; added responses and headers have the member `x-addition`.
+ * Added operations have the tag `additions`; the added response has the member `x-addition`.
  * The table of errors is in docs/api.md.
  */
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./reads.ts";
@@ -15,7 +15,6 @@ const NUMBER = { ...INT32, description: "The status times 100, plus a number. Ne
 const MESSAGE = { type: "string", description: "For people. May change." };
 
 const FERN = { id: 7, name: "Fern", tag: "indoor" };
-const NEXT = "The next page, relative to this one, if more plants follow.";
 const LINES = { schema: { type: "string" }, example: `${JSON.stringify(FERN)}\n` };
 
 const schema = (name: string) => ({ $ref: `#/components/schemas/${name}` });
@@ -27,8 +26,8 @@ const json = (schema: object, example: unknown) => ({ "application/json": { sche
 const failure = (description: string, error: number, message: string) => {
   return { description, content: json(schema("Error"), { error, message }) };
 };
-const responses = (description: string, content: object, headers = {}) => ({
-  200: { description, headers, content },
+const responses = (description: string, content: object) => ({
+  200: { description, content },
   400: response("BadRequest"),
   default: response("OtherError"),
 });
@@ -63,7 +62,7 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
         operationId: "listPlants",
         tags: ["additions"],
         description:
-          "Lists plants in the order of their creation: a page of at most `limit` plants and about 1 MiB; or a stream, a NewPlant a line, if `Accept` names `application/x-ndjson`. A stream without `limit` has all plants.",
+          "Lists plants in the order of their creation: a page of at most `limit` plants and about 1 MiB, whose `Link` header leads to the next one; or a stream, a NewPlant a line, if `Accept` names `application/x-ndjson`. A stream without `limit` has all plants.",
         security: [{ bearerAuth: ["read"] }],
         parameters: [
           {
@@ -73,14 +72,10 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
           },
           { name: "after", in: "query", description: "An id: start after it.", schema: INT64 },
         ],
-        responses: responses(
-          "The plants.",
-          {
-            ...json({ type: "array", items: schema("NewPlant") }, [FERN]),
-            "application/x-ndjson": LINES,
-          },
-          { Link: { "x-addition": true, description: NEXT, schema: { type: "string" } } },
-        ),
+        responses: responses("The plants.", {
+          ...json({ type: "array", items: schema("NewPlant") }, [FERN]),
+          "application/x-ndjson": LINES,
+        }),
       },
     },
     "/plants/{id}": {

@@ -18,7 +18,6 @@ import type { Exchange } from "./exchange.ts";
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
 
-const PLANT_BYTES = 8 * 1024;
 /** A block that the store reads, a slice, and what the socket has not taken yet. */
 const LIST_BYTES = 256 * 1024;
 /** Of a slice of long lines, or of a page, until it is sent. */
@@ -42,14 +41,14 @@ export class Reads {
 
   /** @throws PlantStoreError `overloaded`, `unknown_plant`, or what the store throws. */
   async get(exchange: Exchange, id: bigint): Promise<void> {
-    exchange.hold(PLANT_BYTES);
+    exchange.hold(0);
     const line = await this.#reading.run(async () => {
       return exchange.isOver ? undefined : this.#plants.getLine(id);
     });
     if (exchange.isOver) return;
     if (line === undefined)
       throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
-    exchange.hold(PLANT_BYTES + line.length);
+    exchange.hold(line.length);
     exchange.respond({ status: 200, body: line });
   }
 
