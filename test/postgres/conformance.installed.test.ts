@@ -164,27 +164,22 @@ test("the store waits for a database without a free connection", OPTIONS, async 
   assert.deepEqual(new Set(await createMany(plants, 0, 2000)), new Set(["created"]));
 });
 
-test(
-  "a closed store refuses new creates, and finishes those it had accepted",
-  OPTIONS,
-  async (t) => {
-    const { plants, close, cluster: server, database } = await cluster.openStore(t);
-    const created = createMany(plants, 0, 2000);
-    const closed = close();
-    await assert.rejects(createMany(plants, 1, 1), { code: "closed" });
-    assert.deepEqual(new Set(await created), new Set(["created"]));
-    await closed;
-    assert.deepEqual(await server.sql("SELECT count(*) FROM plants", database), ["2000"]);
-  },
-);
+test("a closed store finishes the creates that it has accepted", OPTIONS, async (t) => {
+  const { plants, close } = await cluster.openStore(t);
+  const created = createMany(plants, 0, 2000);
+  const closed = close();
+  await assert.rejects(createMany(plants, 1, 1), { code: "closed" });
+  assert.deepEqual(new Set(await created), new Set(["created"]));
+  await closed;
+});
 
 test("the role of the servers can neither change plants nor create tokens", OPTIONS, async (t) => {
   const { url: connectionString, tokenTable } = await cluster.openStore(t);
-  for (const statement of [
+  for (const change of [
     "UPDATE plant_store.plants SET name = ''",
     "DELETE FROM plant_store.plants",
   ]) {
-    await assert.rejects(runSql({ connectionString }, statement), { code: "42501" });
+    await assert.rejects(runSql({ connectionString }, change), { code: "42501" });
   }
   const message = /permission denied.*; .*log in as their owner/;
   await assert.rejects(tokenTable.create({ name: "app" }), { code: "io_error", message });

@@ -86,9 +86,3 @@ for (const owner of ["gardener", "postgres"]) {
     assert.equal((await run(own, looted))[0]?.[0], owner, "without the path it is executed");
   });
 }
-
-test("a schema that another role has made is not used for the tables", OPTIONS, async () => {
-  const { cluster, database } = await shared.createStore();
-  const creating = runSql({ connectionString: cluster.url(database) }, printSchema());
-  await assert.rejects(creating, { code: "42P06" });
-});

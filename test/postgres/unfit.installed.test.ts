@@ -135,7 +135,7 @@ test("two hosts of one timeline are refused, even in service", OPTIONS, async (t
   const isRefused = () => openStore(t, { url }).catch(({ code }) => code === "corruption");
   await until(
     "a start is refused, unless a host is slow",
-    async () => (await isRefused()) === true,
+    async () => true === (await isRefused()),
   );
   await clone.stop();
   await until("the store goes on", () => succeeds(plants.create({ id: 2n, name: "Fern" })));
