@@ -101,11 +101,14 @@ test("while a server runs, other commands work, and a second server names the fi
   assert.equal(second.status, 1);
   const names = new RegExp(`\\bserve\\b.*\\b${server.process.pid}\\b`);
   assert.match(messagesOf(second.stderr).join(), names);
-  const created = await runCli(["token", "create", "cook", ...data]);
-  assert.equal((await postPlant(server.url, created.stdout.trim(), FERN)).status, 200);
-  assert.equal((await runCli(["token", "revoke", "cook", ...data])).status, 0);
+  let made = "";
+  for (const name of ["cook", "baker", "gardener-2"]) {
+    made = (await runCli(["token", "create", name, ...data])).stdout.trim();
+    assert.equal((await postPlant(server.url, made, FERN)).status, 200, "it is known at once");
+  }
+  assert.equal((await runCli(["token", "revoke", "gardener-2", ...data])).status, 0);
   await until("the revoked token is refused", async () => {
-    return (await postPlant(server.url, created.stdout.trim(), FERN)).status === 401;
+    return (await postPlant(server.url, made, FERN)).status === 401;
   });
 });
 

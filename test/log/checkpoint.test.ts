@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { crc32 } from "node:zlib";
 import fc from "fast-check";
 import {
   checkpointPath,
@@ -35,17 +34,6 @@ test("its file is one line of JSON", async (t) => {
   await writeCheckpoint(logPath, extendCheckpoint(EMPTY_LOG, Buffer.from("123456789")));
   const text = fs.readFileSync(checkpointPath(logPath), "utf8");
   assert.equal(text, '{"bytes":9,"crc32":3421780262}\n');
-});
-
-test("a checkpoint grows with the bytes that are appended, in any parts", () => {
-  fc.assert(
-    fc.property(fc.uint8Array(), fc.uint8Array(), (one, two) => {
-      const [a, b] = [Buffer.from(one), Buffer.from(two)];
-      const whole = Buffer.concat([a, b]);
-      const grown = extendCheckpoint(extendCheckpoint(EMPTY_LOG, a), b);
-      assert.deepEqual(grown, { bytes: whole.length, crc32: crc32(whole) });
-    }),
-  );
 });
 
 const GOOD = '{"bytes":18,"crc32":3421780262}\n';

@@ -5,7 +5,6 @@
  *   --seed S       of the first batch of lives (one by chance)
  *   --world NAME   crash, rot or meddling (all)
  *   --path P       runs one life of the batch of this seed and world
- *   --processes N  how many at once (one a processor)
  */
 import { randomInt } from "node:crypto";
 import { availableParallelism } from "node:os";
@@ -23,7 +22,6 @@ const { values } = parseArgs({
     seed: { type: "string", default: String(randomInt(1_000_000_000)) },
     world: { type: "string" },
     path: { type: "string" },
-    processes: { type: "string", default: String(availableParallelism()) },
   },
 });
 
@@ -37,7 +35,7 @@ async function main(): Promise<boolean> {
     worlds: world === undefined ? WORLDS : [world as WorldName],
     seed: Number(values.seed),
     seconds: path === undefined ? Number(values.minutes) * 60 : 0,
-    processes: path === undefined ? Number(values.processes) : 1,
+    processes: path === undefined ? availableParallelism() : 1,
     isShrunk: path === undefined,
     path,
   });

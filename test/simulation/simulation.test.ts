@@ -6,12 +6,10 @@ import { Random } from "./random.ts";
 import { RuleBook } from "./rules.ts";
 import { simulate, WORLDS } from "./runner.ts";
 
-test("no simulated crash, rot or meddling loses, changes or invents a plant or a token", async (t) => {
+test("no simulated crash, rot or meddling loses, changes or invents a plant or a token", async () => {
   const seed = randomInt(1_000_000_000);
   const options = { worlds: WORLDS, seed, seconds: 4, processes: 1, isShrunk: true };
-  const { rounds, failures } = await simulate(options);
-  t.diagnostic(`seed ${seed}: ${rounds} rounds`);
-  assert.deepEqual(failures, []);
+  assert.deepEqual((await simulate(options)).failures, []);
 });
 
 /** What a hundred power cuts leave of a file. */
