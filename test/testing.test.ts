@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { type NewPlant, type PlantService, PlantStore } from "../src/index.ts";
 import { createTestStore, type TestToken } from "../src/testing.ts";
 import { makeFolder } from "./support/folders.ts";
-import { linesOf } from "./support/plants.ts";
+import { linesOf } from "./support/stores.ts";
 
 type Call = (plants: PlantService) => Promise<unknown>;
 const create = (plant: object) => (plants: PlantService) => plants.create(plant as NewPlant);

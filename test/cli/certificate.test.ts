@@ -4,9 +4,8 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { followCertificate, readCertificate } from "../../src/cli/certificate.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
-import { runCli } from "../support/cli.ts";
+import { messagesOf, runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { messagesOf } from "../support/messages.ts";
 import { collectWarnings, TIMEOUT } from "../support/watch.ts";
 
 describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {

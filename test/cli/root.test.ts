@@ -6,8 +6,7 @@ import { describe, test } from "node:test";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
-import { snapshot } from "../support/snapshot.ts";
-import { writeLog } from "../support/stores.ts";
+import { snapshot, writeLog } from "../support/stores.ts";
 
 const A = '{"id":1,"name":"a"}\n';
 

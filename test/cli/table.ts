@@ -6,8 +6,7 @@ import { describe, type TestContext, test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { snapshot } from "../support/snapshot.ts";
-import { readLog, writeLog } from "../support/stores.ts";
+import { readLog, snapshot, writeLog } from "../support/stores.ts";
 
 export interface Row {
   /** `DATA` is the data directory, `NEW` a path that is free, `FILE` a file with `stdin`. */

@@ -19,8 +19,8 @@ import { createTestStore } from "../../src/testing.ts";
 import type { BackendName } from "../cases/case.ts";
 import { SECRET, THROWN } from "../cases/failures.ts";
 import { atEnd, makeFolder } from "../support/folders.ts";
-import { linesOf } from "../support/plants.ts";
 import { serve } from "../support/serve.ts";
+import { linesOf } from "../support/stores.ts";
 import type { Backend, Running } from "./runner.ts";
 
 /** What a server is made of. */

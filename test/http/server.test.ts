@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createRequestListener, PlantServer, type ServerOptions } from "../../src/index.ts";
-import { NO_READS } from "../support/plants.ts";
+import { NO_READS } from "../support/stores.ts";
 import { makeLatch } from "../support/watch.ts";
 
 const PARTS = {

@@ -6,8 +6,8 @@ import { type TestContext, test } from "node:test";
 import type { PlantService, RequestMessage, TokenVerifier } from "../../src/index.ts";
 import { PlantServer } from "../../src/index.ts";
 import { assertError, encodeRequest, plantBody } from "../support/contract.ts";
-import { NO_READS } from "../support/plants.ts";
 import { send } from "../support/service.ts";
+import { NO_READS } from "../support/stores.ts";
 import { collectMessages, collectWarnings, makeLatch, until } from "../support/watch.ts";
 
 const STREAM = { Authorization: "Bearer any", Accept: "application/x-ndjson" };

@@ -7,8 +7,7 @@ import { PlantStoreError } from "../../src/core/errors.ts";
 import { LogFile, replaceFile } from "../../src/log/file.ts";
 import { type End, endSyncs, endWrites } from "../support/failing-writes.ts";
 import { makeFolder } from "../support/folders.ts";
-import { MEDDLING, openLog } from "../support/logs.ts";
-import { snapshot } from "../support/snapshot.ts";
+import { MEDDLING, openLog, snapshot } from "../support/stores.ts";
 import { changesOf, failAt } from "../support/watched-disk.ts";
 
 const read = (filePath: string) => fs.readFileSync(filePath, "utf8");

@@ -5,7 +5,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { ensureFolder, syncFolderAndName } from "../../src/log/folder.ts";
 import { makeFolder } from "../support/folders.ts";
-import { openLog } from "../support/logs.ts";
+import { openLog } from "../support/stores.ts";
 import { collectWarnings } from "../support/watch.ts";
 import { changesOf, failAt } from "../support/watched-disk.ts";
 

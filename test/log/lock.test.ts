@@ -7,7 +7,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type HeldLock, type LockOptions, locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
-import { openLog } from "../support/logs.ts";
+import { openLog } from "../support/stores.ts";
 
 const FIRST = { name: "lock", command: "first" };
 const SECOND = { name: "lock", command: "second" };

@@ -10,7 +10,7 @@ import type { LogFile } from "../../src/log/file.ts";
 import { BATCH_BYTES_MAX, LogWriter } from "../../src/log/writer.ts";
 import { anyString } from "../support/arbitraries.ts";
 import { type End, endSyncs, endWrites } from "../support/failing-writes.ts";
-import { openLog } from "../support/logs.ts";
+import { openLog } from "../support/stores.ts";
 import { collectMessages, collectWarnings } from "../support/watch.ts";
 
 const OLD = "old\n";

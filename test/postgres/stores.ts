@@ -9,7 +9,7 @@ import {
   type PostgresPlants,
   type PostgresStore,
 } from "../../src/postgres/index.ts";
-import { linesOf } from "../support/plants.ts";
+import { linesOf } from "../support/stores.ts";
 import { TIMEOUT } from "../support/watch.ts";
 import { type Cleanup, Cluster, loadDriver, NEEDS_POSTGRES, type Untyped } from "./cluster.ts";
 

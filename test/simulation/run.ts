@@ -31,7 +31,7 @@ const print = (line: string) => process.stdout.write(`${line}\n`);
 async function main(): Promise<boolean> {
   const { path, world } = values;
   print(`First seed: ${values.seed}`);
-  const { lives, rounds, ms, counts, failures } = await simulate({
+  const { lives, rounds, counts, failures } = await simulate({
     worlds: world === undefined ? WORLDS : [world as WorldName],
     seed: Number(values.seed),
     seconds: path === undefined ? Number(values.minutes) * 60 : 0,
@@ -46,8 +46,7 @@ async function main(): Promise<boolean> {
     print(`  npm run simulate -- --world ${failure.world} --seed ${failure.seed}${which}`);
     print(JSON.stringify(failure.life));
   }
-  const speed = Math.round((rounds * 1000) / Math.max(1, ms));
-  print(`\n${lives} lives, ${rounds} rounds, ${speed} rounds a second of one core`);
+  print(`\n${lives} lives, ${rounds} rounds`);
   print(failures.length === 0 ? "No violation." : `${failures.length} violations.`);
   if (failures.length > 0 || world !== undefined || rounds < EVERY_RULE_ROUNDS) {
     return failures.length === 0;

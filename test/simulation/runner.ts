@@ -17,7 +17,7 @@ export interface RunOptions extends Omit<Task, "number" | "step"> {
   readonly root?: string;
 }
 
-export interface RunResult extends Pick<Report, "lives" | "rounds" | "ms"> {
+export interface RunResult extends Pick<Report, "lives" | "rounds"> {
   readonly counts: Record<string, number>;
   readonly failures: Failure[];
 }
@@ -29,7 +29,7 @@ const LATE_MS = 120_000;
 
 export async function simulate(options: RunOptions): Promise<RunResult> {
   const { processes, root = ROOT, ...task } = options;
-  const result: RunResult = { lives: 0, rounds: 0, ms: 0, counts: {}, failures: [] };
+  const result: RunResult = { lives: 0, rounds: 0, counts: {}, failures: [] };
   const fail = (failure: Failure) => {
     result.failures.push(failure);
     for (const worker of workers) worker.kill("SIGKILL");
@@ -49,7 +49,6 @@ export async function simulate(options: RunOptions): Promise<RunResult> {
       if (worker.killed) return;
       result.lives += report.lives;
       result.rounds += report.rounds;
-      result.ms += report.ms;
       for (const [rule, count] of Object.entries(report.counts)) {
         result.counts[rule] = (result.counts[rule] ?? 0) + count;
       }

@@ -38,8 +38,6 @@ export interface Report {
   readonly seed: number;
   lives: number;
   rounds: number;
-  /** The processor time of the lives, without shrinking. */
-  ms: number;
   counts: Record<string, number>;
   failure?: Failure;
 }
@@ -48,8 +46,6 @@ const BATCH_LIVES = 40;
 /** One life in so many is run twice, and its traces are compared. */
 const TWICE_ONE_IN = 20;
 const SHRINK_MS = 60_000;
-
-const cpuMs = () => process.cpuUsage().user / 1000;
 
 subscribe("plant-store:warning", () => {}); // without a subscriber each is printed, with its stack
 
@@ -80,11 +76,9 @@ async function runBatch(begun: Report, { isShrunk, path }: Task): Promise<Report
   let shrinkEndMs = Number.POSITIVE_INFINITY;
   const judge = async (plan: Life) => {
     if (performance.now() > shrinkEndMs) return;
-    const startMs = cpuMs();
     try {
       const life = await run(plan);
       if (violation !== undefined) return; // it is a shorter life
-      report.ms += cpuMs() - startMs;
       report.rounds += life.rounds;
       report.lives++;
       for (const [rule, times] of Object.entries(life.rules.counts)) {
@@ -118,7 +112,7 @@ process.once("disconnect", () => process.exit());
 for (let at = task.number; at === task.number || performance.now() < endMs; at += task.step) {
   const world = task.worlds[at % task.worlds.length] ?? "crash";
   const seed = (task.seed + at) | 0;
-  const report = { world, seed, lives: 0, rounds: 0, ms: 0, counts: {} };
+  const report = { world, seed, lives: 0, rounds: 0, counts: {} };
   await send(report);
   await send(await runBatch(report, task));
 }

@@ -14,8 +14,7 @@ import {
 } from "../../src/index.ts";
 import { locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
-import { snapshot } from "../support/snapshot.ts";
-import { logPath, openFilesIn, readLog, writeLog } from "../support/stores.ts";
+import { logPath, openFilesIn, readLog, snapshot, writeLog } from "../support/stores.ts";
 import { collectWarnings } from "../support/watch.ts";
 import { changesOf, failAt, watchDisk } from "../support/watched-disk.ts";
 

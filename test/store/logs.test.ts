@@ -15,8 +15,7 @@ import {
 } from "../../src/index.ts";
 import { LOGS, type LogCase } from "../cases/logs.ts";
 import { makeFolder } from "../support/folders.ts";
-import { snapshot } from "../support/snapshot.ts";
-import { collect, logPath, openFilesIn, writeCheckpointOf } from "../support/stores.ts";
+import { collect, logPath, openFilesIn, snapshot, writeCheckpointOf } from "../support/stores.ts";
 import { collectWarnings } from "../support/watch.ts";
 
 function logOf(folder: string): string | undefined {

@@ -7,8 +7,7 @@ import { clock } from "../../src/clock.ts";
 import { PlantStore } from "../../src/index.ts";
 import { endWrites } from "../support/failing-writes.ts";
 import { makeFolder } from "../support/folders.ts";
-import { snapshot } from "../support/snapshot.ts";
-import { logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+import { logPath, openFilesIn, openStore, readLog, snapshot, writeLog } from "../support/stores.ts";
 import { collectWarnings, until } from "../support/watch.ts";
 import { changesOf, failAt, watchDisk } from "../support/watched-disk.ts";
 

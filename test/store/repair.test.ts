@@ -5,13 +5,13 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { backup, exportLines, PlantStore, repairLog, verifyLog } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
-import { snapshot } from "../support/snapshot.ts";
 import {
   collect,
   logPath,
   openFilesIn,
   openStore,
   readLog,
+  snapshot,
   writeCheckpointOf,
   writeLog,
 } from "../support/stores.ts";

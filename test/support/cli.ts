@@ -1,8 +1,7 @@
-/** The real command line in a process of its own. */
+/** The real command line in a process of its own, and what it writes to standard error. */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { TestContext } from "node:test";
 import { atEnd } from "./folders.ts";
-import { readyUrl } from "./messages.ts";
 import { PROGRAM } from "./program.ts";
 import { type Finished, finish } from "./run.ts";
 
@@ -79,4 +78,25 @@ function spawnCli(args: readonly string[], options: CliOptions): ChildProcess {
   const started = executable === undefined ? [process.execPath, PROGRAM] : [executable];
   const [program = "", ...rest] = [...wrapper, ...started, ...args];
   return spawn(program, rest, { env: { ...process.env, ...env }, cwd });
+}
+
+/** The lines of a log in JSON; throws if a line is not JSON. */
+export function logLinesOf(stderr: string): (Record<string, unknown> & { time: string })[] {
+  const lines = stderr.split("\n");
+  if (lines.pop() !== "") throw new Error(`expected whole lines, got ${stderr}`);
+  return lines.map((line) => JSON.parse(line));
+}
+
+/** The messages of warnings and failures in a log of JSON; every other line as it is. */
+export function messagesOf(stderr: string): string[] {
+  const lines = stderr.split("\n").filter((line) => line !== "");
+  return lines.flatMap((line) => {
+    const { level, message } = line.startsWith("{") ? JSON.parse(line) : { message: line };
+    return level === "info" ? [] : [String(message)];
+  });
+}
+
+/** The URL of a server that is ready, by the line of its log in either format. */
+export function readyUrl(stderr: string): string | undefined {
+  return /^.*\blistening on (http[^\s",;]+).*\n/m.exec(stderr)?.[1];
 }

@@ -1,11 +1,23 @@
-/** A store in a folder of the test, and the bytes of its log. */
-import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+/** Stores and logs in folders of a test, the bytes in them, and what reads return. */
+import {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { crc32 } from "node:zlib";
 import { PlantStore, type PlantStoreOptions } from "../../src/index.ts";
 import { checkpointPath } from "../../src/log/checkpoint.ts";
-import { atEnd } from "./folders.ts";
+import { LogFile } from "../../src/log/file.ts";
+import { atEnd, makeFolder } from "./folders.ts";
 
 /** Opens the folder; the store is closed when the test ends, if it is still open. */
 export async function openStore(
@@ -50,3 +62,43 @@ export function openFilesIn(folder: string): string[] {
   const isOpen = (path: string) => existsSync(path) && readlinkSync(path).startsWith(folder);
   return descriptors.filter(isOpen).map((path) => readlinkSync(path));
 }
+
+/** The content of every file, by its name; sockets are left out. */
+export function snapshot(folder: string): Record<string, string> {
+  const files = readdirSync(folder).filter((name) => statSync(join(folder, name)).isFile());
+  return Object.fromEntries(
+    files.sort().map((name) => [name, readFileSync(join(folder, name), "latin1")]),
+  );
+}
+
+/** FAKE: the reads of a store without plants. */
+export const NO_READS = {
+  getLine: async (): Promise<Uint8Array | undefined> => undefined,
+  async *listLines(): AsyncGenerator<Uint8Array> {},
+};
+
+/** The plants of slices of lines. */
+export async function linesOf(slices: AsyncIterable<Uint8Array>): Promise<string[]> {
+  let text = "";
+  for await (const slice of slices) text += Buffer.from(slice).toString();
+  return text.split("\n").slice(0, -1);
+}
+
+/** A log that holds exactly these bytes, open for reading and appending until the test ends. */
+export async function openLog(t: TestContext, content: string | Buffer = ""): Promise<LogFile> {
+  const path = join(makeFolder(t), "test.jsonl");
+  writeFileSync(path, content, { mode: 0o600 });
+  const file = await LogFile.open(path);
+  atEnd(t, () => file.close());
+  return file;
+}
+
+/** What another process may do to a log that this process has opened. */
+export const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
+  "appended to": (path) => appendFileSync(path, '{"id":9}\n'),
+  cut: (path) => truncateSync(path, 4),
+  "replaced by a copy": (path) => {
+    copyFileSync(path, `${path}.new`);
+    renameSync(`${path}.new`, path);
+  },
+};
