@@ -1,13 +1,14 @@
 /** The contract, row by row, on the command line in a process and on PostgreSQL. */
 import { type TestContext, test } from "node:test";
-import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
-import { importTokens, PlantStore } from "../../src/index.ts";
+import { encodeNewPlant } from "../../src/core/plant.ts";
+import { importTokens } from "../../src/index.ts";
 import { decodeRow } from "../../src/postgres/schema.ts";
 import { ALL } from "../cases/all.ts";
 import type { ServerSetting } from "../cases/case.ts";
 import { loadDriver, NEEDS_POSTGRES, openStore, SharedCluster } from "../postgres/stores.ts";
 import { startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { writeLog } from "../support/stores.ts";
 import { followLog, inProcess, makeTokens, type Ports } from "./backends.ts";
 import { type Backend, runContract } from "./runner.ts";
 
@@ -31,9 +32,7 @@ const PROCESS: Backend = {
     const folder = makeFolder(t);
     const { records, tokens } = makeTokens();
     await importTokens(folder, records);
-    const store = await PlantStore.open(folder);
-    for (const line of setting.given ?? []) await store.create(parseNewPlant(Buffer.from(line)));
-    await store.close();
+    writeLog(folder, (setting.given ?? []).map((line) => `${line}\n`).join(""));
     const takeStored = followLog(folder);
     await takeStored();
     const words = ["--data", folder, "--log", "off", ...flagsOf(setting)];

@@ -80,7 +80,7 @@ export class Book {
 }
 
 /** Creates plants until it is stopped or the server has gone. Returns how to stop it. */
-export function startLoad(target: Target, book: Book, clients = 64): () => Promise<void> {
+export function startLoad(target: Target, book: Book): () => Promise<void> {
   let isStopped = false;
   const run = async () => {
     for (let isAnswered = true; isAnswered && !isStopped; ) {
@@ -90,7 +90,7 @@ export function startLoad(target: Target, book: Book, clients = 64): () => Promi
       isAnswered = await book.create(target, chance < 0.15 ? known : book.sent++);
     }
   };
-  const ended = Promise.all(Array.from({ length: clients }, run));
+  const ended = Promise.all(Array.from({ length: 64 }, run));
   return async () => {
     isStopped = true;
     await ended;

@@ -43,10 +43,6 @@ class Life extends Trial {
     return source;
   }
 
-  acknowledge(plants = this.book.sent): void {
-    for (const plant of range(0, plants)) this.book.acknowledged.add(plant);
-  }
-
   /** Runs a command to its end, or for a random time. Returns whether it has ended, and what it prints. */
   async runAwhile(...words: readonly string[]) {
     const env = { ...process.env, ...this.under.env };
@@ -101,26 +97,8 @@ const SCENARIOS: Readonly<Record<string, (life: Life) => Promise<() => Promise<s
         fs.rmSync(folder, { recursive: true });
         assert.equal(await life.run(["restore", backup]), 0);
       }
-      life.acknowledge();
+      for (const plant of range(0, book.sent)) book.acknowledged.add(plant);
       return life.check();
-    };
-  },
-
-  async "of a backup"(life) {
-    const source = await life.makeSource();
-    const restored = new Life(life.t, join(makeFolder(life.t), "restored"));
-    restored.token = life.token;
-    restored.acknowledge(life.book.sent);
-    await source.start();
-    const stop = startLoad(source.target, life.book, 4);
-    const copy = join(life.folder, "copy");
-    const { isDone } = await life.runAwhile("backup", copy, "--data", source.folder);
-    return async () => {
-      await stop();
-      await source.end("SIGKILL");
-      restored.book.sent = life.book.sent;
-      if ((await restored.run(["restore", copy])) === 0) return restored.check();
-      return isDone ? restored.messages : [];
     };
   },
 
