@@ -3,11 +3,13 @@
  *
  * A request that got a response before its body was whole, or whose client has left, creates nothing.
  */
+import { AsyncResource } from "node:async_hooks";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodePlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
 import type { Exchange } from "./exchange.ts";
 import { checkBodyHeaders } from "./head.ts";
+import { readPieces } from "./node-internals.ts";
 
 /** A body, its text, and its record. */
 const COPIES = 3;
@@ -22,33 +24,44 @@ const NOTHING: Buffer = Buffer.alloc(0);
  */
 export function create(exchange: Exchange, plants: PlantService, bytesMax: number): void {
   const { req, res, isOurs } = exchange;
+  const { bytesRead } = req.socket;
   checkBodyHeaders(req);
-  const reading = readBody(exchange, bytesMax);
+  const onBody = (body: Buffer) => void store(exchange, plants, body, bytesRead);
+  // Node calls listeners outside of the AsyncLocalStorage of the program around them.
+  readBody(exchange, bytesMax, isOurs ? onBody : AsyncResource.bind(onBody));
   // The client waits for that; another server has sent it already.
   if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
-  store(exchange, plants, reading).catch((error) => exchange.fail(error));
 }
 
-async function store(exchange: Exchange, plants: PlantService, reading: Promise<Buffer>) {
-  const { socket } = exchange.req;
-  const { bytesRead } = socket;
-  const body = await reading;
-  exchange.bodyBytes = body.length;
-  const isLate = socket.bytesRead !== bytesRead;
-  if (isLate) await exchange.verifyAgain();
-  if (exchange.res.headersSent || exchange.isOver) return;
-  const plant = parseNewPlant(body);
-  await exchange.during(plants.create(plant));
-  exchange.respond({ status: 200, body: encodePlant(plant) });
+/** @param bytesRead how many bytes the connection had read when the token was verified. */
+async function store(
+  exchange: Exchange,
+  plants: PlantService,
+  body: Buffer,
+  bytesRead: number,
+): Promise<void> {
+  exchange.begin();
+  try {
+    exchange.bodyBytes = body.length;
+    const isLate = exchange.req.socket.bytesRead !== bytesRead;
+    if (isLate) await exchange.verifyAgain();
+    if (exchange.res.headersSent || exchange.isOver) return;
+    const plant = parseNewPlant(body);
+    await plants.create(plant);
+    exchange.respond({ status: 200, body: encodePlant(plant) });
+  } catch (error) {
+    exchange.fail(error);
+  } finally {
+    exchange.finish();
+  }
 }
 
 /**
- * Resolves with the body; never settles if the client leaves before its end. A promise, because its listeners run
- * outside of the AsyncLocalStorage of the program around them.
+ * Calls `onBody` with the body, unless the client leaves before its end; responds to a body that is refused.
  *
- * @throws PlantStoreError `body_too_large`, `overloaded` or `internal`, at once or as a rejection.
+ * @throws PlantStoreError `body_too_large`, `overloaded` or `internal`, by the head.
  */
-function readBody(exchange: Exchange, bytesMax: number): Promise<Buffer> {
+function readBody(exchange: Exchange, bytesMax: number, onBody: (body: Buffer) => void): void {
   const { req } = exchange;
   const declared = Number(req.headers["content-length"] ?? 0);
   if (declared > bytesMax) throw tooLarge(bytesMax);
@@ -56,32 +69,30 @@ function readBody(exchange: Exchange, bytesMax: number): Promise<Buffer> {
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
   exchange.hold(COPIES * declared);
   let [body, size, pieces, isRefused] = [NOTHING, 0, 0, false];
-  return new Promise((resolve, reject) => {
-    req.on("data", (piece: Buffer) => {
-      if (isRefused) return;
-      const end = size + piece.length;
-      try {
-        if (!Buffer.isBuffer(piece)) throw touchedBody();
-        if (end > bytesMax || ++pieces > PIECES_MAX) throw tooLarge(bytesMax);
-        if (size > 0 && end > body.length) {
-          const room = end <= declared ? declared : Math.min(2 * end, bytesMax);
-          exchange.hold(COPIES * room);
-          body = Buffer.concat([body.subarray(0, size)], room);
-        }
-        if (size === 0) body = piece;
-        else piece.copy(body, size);
-        size = end;
-      } catch (error) {
-        isRefused = true;
-        body = NOTHING; // the connection may keep the request
-        reject(error);
-      }
-    });
-    req.on("end", () => {
-      resolve(body.length === size ? body : body.subarray(0, size));
+  readPieces(req, (piece) => {
+    if (isRefused) return;
+    if (piece === null) {
+      onBody(body.length === size ? body : body.subarray(0, size));
       body = NOTHING;
-    });
-    req.resume(); // other code may have paused it
+      return;
+    }
+    const end = size + piece.length;
+    try {
+      if (!Buffer.isBuffer(piece)) throw touchedBody();
+      if (end > bytesMax || ++pieces > PIECES_MAX) throw tooLarge(bytesMax);
+      if (size > 0 && end > body.length) {
+        const room = end <= declared ? declared : Math.min(2 * end, bytesMax);
+        exchange.hold(COPIES * room);
+        body = Buffer.concat([body.subarray(0, size)], room);
+      }
+      if (size === 0) body = piece;
+      else piece.copy(body, size);
+      size = end;
+    } catch (error) {
+      isRefused = true;
+      body = NOTHING; // the connection may keep the request
+      exchange.fail(error);
+    }
   });
 }
 

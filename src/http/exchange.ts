@@ -129,11 +129,14 @@ export class Exchange {
     if (!(await this.#shared.tokens.verify(this.token))) throw invalidToken();
   }
 
-  /** Gives nothing back until this work is over, even if the client leaves before, so that work cannot pile up. */
-  during<T>(work: Promise<T>): Promise<T> {
+  /** Gives nothing back until `finish`, even if the client leaves before, so that work cannot pile up. */
+  begin(): void {
     this.#unfinished++;
-    Promise.resolve(work).then(this.#finish, this.#finish); // a store of others may not be async
-    return work;
+  }
+
+  finish(): void {
+    if (--this.#unfinished !== 0 || this.#held === 0) return;
+    this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
   }
 
   /** Has the connection close after the response. */
@@ -206,16 +209,11 @@ export class Exchange {
     return all;
   }
 
-  readonly #finish = (): void => {
-    if (--this.#unfinished !== 0 || this.#held === 0) return;
-    this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
-  };
-
   readonly #end = (): void => {
     if (this.#isQueued) this.req.socket.off("close", this.#end);
     if (this.#isEnded) return;
     this.#isEnded = true;
-    this.#finish();
+    this.finish();
     this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
     this.#onEnd?.(this);
   };

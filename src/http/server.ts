@@ -21,6 +21,7 @@ import { memoryLeft } from "../memory.ts";
 import { Connections } from "./connections.ts";
 import { HEADERS_MAX } from "./head.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
+import { DirectRequest } from "./node-internals.ts";
 
 export interface ServerOptions extends ListenerOptions {
   /** Default: 127.0.0.1. */
@@ -140,6 +141,7 @@ const SETTINGS: https.ServerOptions = {
   insecureHTTPParser: false, // NODE_OPTIONS could let one request be read as two
   requireHostHeader: false, // Node's own refusal has no body
   joinDuplicateHeaders: true,
+  IncomingMessage: DirectRequest,
 };
 
 /** Memory of a connection at worst (measured); with TLS during its handshake. */

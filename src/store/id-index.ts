@@ -38,7 +38,8 @@ export class IdIndex {
 
   /** Adds an id. If it is there already, its offset stays and is returned. */
   add(id: bigint, offset: number): number | undefined {
-    return this.addWords(...wordsOf(id), offset);
+    const [low, high] = wordsOf(id);
+    return this.addWords(low, high, offset);
   }
 
   /** Like `add`, with the id as two signed words. */
