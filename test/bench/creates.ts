@@ -11,7 +11,7 @@ import path from "node:path";
 import { create, type Load } from "./load.ts";
 import type { Start } from "./programs.ts";
 import { startFloor, startMounted, startPeer, startStore, withFolder } from "./programs.ts";
-import { formatSpread, median, note, printTable, readOptions } from "./report.ts";
+import { formatSpread, median, printTable, readOptions } from "./report.ts";
 
 const options = readOptions({
   connections: "64,256,1024",
@@ -41,7 +41,7 @@ const rows: string[][] = [];
 for (const connections of options.numbers("connections")) {
   const samples = new Map<string, Load[]>(names.map((name) => [name, []]));
   for (let round = 0; round < options.number("rounds"); round++) {
-    note(`${connections} connections, round ${round + 1} of ${options.text("rounds")}`);
+    console.error(`${connections} connections, round ${round + 1} of ${options.text("rounds")}`);
     for (let turn = 0; turn < names.length; turn++) {
       const name = names[(turn + round) % names.length] ?? "";
       samples.get(name)?.push(await measure(name, connections));

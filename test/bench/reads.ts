@@ -8,7 +8,7 @@
 import path from "node:path";
 import { create, load } from "./load.ts";
 import { startFloor, startStore, withFolder } from "./programs.ts";
-import { formatSpread, note, printTable, readOptions } from "./report.ts";
+import { formatSpread, printTable, readOptions } from "./report.ts";
 
 const options = readOptions({ connections: "64,256", rounds: "7", seconds: "3", warm: "10" });
 
@@ -31,7 +31,7 @@ const rows: string[][] = [];
 for (const connections of options.numbers("connections")) {
   const samples: [number, number][] = [];
   for (let round = 0; round < options.number("rounds"); round++) {
-    note(`${connections} connections, round ${round + 1} of ${options.text("rounds")}`);
+    console.error(`${connections} connections, round ${round + 1} of ${options.text("rounds")}`);
     samples.push(await withFolder((folder) => measure(connections, folder)));
   }
   const spreads = ([0, 1] as const).map((at) => formatSpread(samples.map((sample) => sample[at])));

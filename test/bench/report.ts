@@ -36,8 +36,3 @@ export function printTable(head: readonly string[], rows: readonly (readonly str
   process.stdout.write(`${os.cpus().length} x ${cpu?.model.trim()}, Node ${process.version}\n\n`);
   process.stdout.write(lines.join(""));
 }
-
-/** Prints a line of progress on standard error. */
-export function note(text: string): void {
-  process.stderr.write(`${text}\n`);
-}

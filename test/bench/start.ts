@@ -10,7 +10,7 @@ import { crc32 } from "node:zlib";
 import { createToken } from "../../src/index.ts";
 import { postPlant } from "../support/service.ts";
 import { serve, withFolder } from "./programs.ts";
-import { formatSpread, note, printTable, readOptions } from "./report.ts";
+import { formatSpread, printTable, readOptions } from "./report.ts";
 
 const options = readOptions({ lines: "0,1_000_000,10_000_000", rounds: "5" });
 /** All lines have one length; ids are scattered over a range of 2^32 without a repeat. */
@@ -62,7 +62,7 @@ async function start(folder: string, token: string): Promise<number> {
 const rows: string[][] = [];
 for (const lines of options.numbers("lines")) {
   await withFolder(async (folder) => {
-    note(`${lines} lines`);
+    console.error(`${lines} lines`);
     const log = path.join(folder, "plants.jsonl");
     const token = await createToken(folder, { name: "bench" });
     writeLog(log, lines);

@@ -2,11 +2,21 @@
 import assert from "node:assert/strict";
 import { chownSync, existsSync } from "node:fs";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { describe, type TestContext, test } from "node:test";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 import { snapshot, writeLog } from "../support/stores.ts";
+
+/** A user without a name, a home or a group of its own. */
+const SERVICE = 54_321;
+const NEEDS_ROOT = { skip: process.geteuid?.() === 0 ? false : "only root can give files away" };
+
+/** A data directory of that user. */
+function makeServiceFolder(t: TestContext): string {
+  const folder = makeFolder(t);
+  chownSync(folder, SERVICE, SERVICE);
+  return folder;
+}
 
 const A = '{"id":1,"name":"a"}\n';
 

@@ -2,13 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import {
-  encodeJsonString,
-  escapeControls,
-  formatHostPort,
-  quote,
-  shorten,
-} from "../../src/core/text.ts";
+import { encodeJsonString, escapeControls, quote, shorten } from "../../src/core/text.ts";
 import { anyString } from "../support/arbitraries.ts";
 
 const UNSHOWN = /[\p{Cc}\p{Bidi_Control}\u2028\u2029\ufeff\p{Cs}]/u;
@@ -41,10 +35,4 @@ test("a text is cut between characters", () => {
   assert.equal(shorten("\u{1f33f}\u{1f33f}", 3), "\u{1f33f}\u2026");
   assert.equal(shorten("\u{1f33f}\u{1f33f}", 4), "\u{1f33f}\u{1f33f}");
   assert.equal(shorten("x".repeat(61)), `${"x".repeat(60)}\u2026`);
-});
-
-test("a host and its port are text that is valid in a URL", () => {
-  assert.equal(formatHostPort("localhost", 0), "localhost:0");
-  assert.equal(formatHostPort("127.0.0.1", 8080), "127.0.0.1:8080");
-  assert.equal(formatHostPort("::ffff:127.0.0.1", 80), "[::ffff:127.0.0.1]:80");
 });

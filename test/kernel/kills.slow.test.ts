@@ -50,14 +50,3 @@ for (let done = 0; done < KILLS; done += KILLS_PER_FOLDER) {
   const name = `a killed server loses nothing that it acknowledged, from kill ${done + 1}`;
   test(name, { timeout: 60_000 + kills * 20_000 }, (t) => runLife(t, kills));
 }
-
-test("control: plants that are lost, there twice, or were never sent are found in a log", () => {
-  const book = new Book();
-  book.sent = 3;
-  for (const plant of [0, 1]) book.acknowledged.add(plant); // the last may be there or not
-  const log = book.lines(0, 3);
-  const [a = "", b = ""] = log.split(/(?<=\n)/);
-  const counts = [log, b + a, a, log + a, `${log}{"id":1}\n`, log.replace("Fern", "Moss")];
-  const faults = counts.map((text) => book.findFaults(text).length);
-  assert.deepEqual(faults, [0, 0, 1, 1, 1, 2]);
-});

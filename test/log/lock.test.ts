@@ -49,15 +49,6 @@ test("a second holder is refused, and the error names the first", async (t) => {
   await assert.rejects(locks.acquire(folder, SECOND), { code: "locked", message });
 });
 
-test("locks of other names and other folders are independent", async (t) => {
-  const folder = makeFolder(t);
-  await hold(t, folder);
-  await hold(t, folder, { name: "tokens-lock" });
-  await hold(t, folder, { name: "lock.1" });
-  await hold(t, makeFolder(t));
-  await assert.rejects(locks.acquire(folder, SECOND), { code: "locked" });
-});
-
 test("an acquire that waits gets the lock when it is released, or is refused", async (t) => {
   const folder = makeFolder(t);
   const lock = await hold(t, folder);

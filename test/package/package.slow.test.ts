@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { BESIDE, SHIPPED } from "../support/docs.ts";
@@ -71,19 +71,12 @@ test(
     await until("it is ready", () => find() !== undefined || npm.exitCode !== null);
     const pid = Number(find());
     assert.ok(pid > 0, log);
-    atEnd(t, () => isRunning(pid) && process.kill(pid, "SIGKILL"));
+    const isRunning = () => existsSync(`/proc/${pid}`);
+    atEnd(t, () => isRunning() && process.kill(pid, "SIGKILL"));
     assert.equal(statSync(data).mode & 0o777, 0o700);
     const ended = once(npm, "exit");
     npm.kill("SIGINT");
     await ended;
-    await until("the server has ended", () => !isRunning(pid));
+    await until("the server has ended", () => !isRunning());
   },
 );
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-}

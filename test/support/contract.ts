@@ -46,17 +46,6 @@ export function chunked(...parts: readonly (string | Buffer)[]): Buffer {
   return Buffer.concat([...chunks.flat(), Buffer.from("0\r\n\r\n")]);
 }
 
-let served = 4_000_000_000;
-
-/** Sends a create, and checks its response. */
-export async function assertServes(target: Target): Promise<void> {
-  const id = ++served;
-  const client = await Client.connect(target.port);
-  await client.send(encodeRequest(target, { body: plantBody(id) }));
-  assertPlant(await client.next(), { name: `plant ${id}` });
-  client.destroy();
-}
-
 /** Asserts that the answer is a 200 with exactly these members. */
 export function assertPlant(
   { status, text }: Pick<RawAnswer, "status" | "text">,
