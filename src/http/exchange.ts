@@ -227,8 +227,6 @@ function hasLongRest({ headers }: IncomingMessage): boolean {
   return expect !== undefined && (Number(length) > 0 || expect.toLowerCase() === "100-continue");
 }
 
-const LINGER_MS = 2000;
-
 /** Closes after the client has, or 2 s later; what it sends until then is discarded. */
 export function linger(socket: Socket): void {
   if (socket.destroyed || socket.writableEnded) return;
@@ -236,6 +234,6 @@ export function linger(socket: Socket): void {
   // The parser gets nothing more: a body in small chunks would cost more than a request.
   socket.removeAllListeners("data");
   socket.on("data", () => {}).resume();
-  const closing = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  const closing = setTimeout(() => socket.destroy(), 2000).unref();
   socket.once("close", () => clearTimeout(closing));
 }

@@ -4,7 +4,6 @@
  * In our own server, two `Host`, `Authorization` or `Content-Type` headers arrive as one value, joined by a comma
  * (`joinDuplicateHeaders`), which no check accepts.
  */
-
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
@@ -102,8 +101,6 @@ export function checkBodyHeaders({ headers }: IncomingMessage): void {
   }
 }
 
-/** No real request passes through more proxies. */
-const PROXIES_MAX = 32;
 /** Of an IPv4 address that is written as IPv6, and of an address with its interface. */
 const PREFIX_OR_ZONE = /^::ffff:(?=[0-9.]+$)|%.*/gi;
 
@@ -114,7 +111,8 @@ const PREFIX_OR_ZONE = /^::ffff:(?=[0-9.]+$)|%.*/gi;
 export function clientOf({ headers, socket }: IncomingMessage, trusted?: TrustedProxies) {
   const peer = socket.remoteAddress?.replace(PREFIX_OR_ZONE, "");
   if (peer === undefined || trusted === undefined) return peer;
-  const before = `${headers["x-forwarded-for"] ?? ""}`.split(",").slice(-PROXIES_MAX);
+  // No real request passes through more than 32 proxies.
+  const before = `${headers["x-forwarded-for"] ?? ""}`.split(",").slice(-32);
   const hops = [...before.map((text) => text.trim().replace(PREFIX_OR_ZONE, "")), peer];
   return hops.findLast((hop, at) => {
     return isIP(hops[at - 1] ?? "") === 0 || !trusted.check(hop, isIP(hop) === 6 ? "ipv6" : "ipv4");

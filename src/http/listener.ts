@@ -5,7 +5,6 @@
  * store: clients and tests need one order (docs/api.md). Before the token is accepted, responses reveal nothing
  * about paths, and no body is read.
  */
-
 import type { IncomingMessage, RequestListener } from "node:http";
 import { types } from "node:util";
 import type { RequestMessage } from "../core/channels.ts";
@@ -133,18 +132,15 @@ export class Listener {
     if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
       throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
     }
-    if (exchange.operation === CREATE) {
-      create(exchange, this.#plants, this.#bodyBytesMax);
-      return;
-    }
-    if (coding !== undefined || Number(length) > 0) {
+    if (exchange.operation === CREATE) create(exchange, this.#plants, this.#bodyBytesMax);
+    else if (coding !== undefined || Number(length) > 0) {
       exchange.closeAfter();
       throw new PlantStoreError("bad_request", "body: expected none in a read, got one");
+    } else {
+      const reading = id === undefined ? this.#reads.list(exchange) : this.#reads.get(exchange, id);
+      exchange.begin();
+      reading.catch((error) => exchange.fail(error)).finally(() => exchange.finish());
     }
-    const isList = id === undefined;
-    const reading = isList ? this.#reads.list(exchange) : this.#reads.get(exchange, id);
-    exchange.begin();
-    reading.catch((error) => exchange.fail(error)).finally(() => exchange.finish());
   }
 
   /**

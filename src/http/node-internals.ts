@@ -3,7 +3,6 @@
  * request by calling `onIncoming`, and each piece of a body by calling `push`. Elsewhere these functions have no
  * effect, or go the documented way.
  */
-
 import { IncomingMessage } from "node:http";
 
 /** Takes each piece of a body, and `null` after the last. */
@@ -61,9 +60,6 @@ export function ignoreBody(req: IncomingMessage): void {
   req.resume(); // or the parser may have paused the connection
 }
 
-/** No more is read for now once so much is held. */
-const HELD_BYTES = 64 * 1024;
-
 /**
  * Keeps a body in one piece until a promise is settled, and hands it on then: a stream that is paused keeps the
  * pieces as they come, and 16 KiB in pieces of one byte take 8 MB.
@@ -76,7 +72,7 @@ export function holdBody(req: IncomingMessage, until: Promise<unknown>): void {
     if (end > held.length) held = Buffer.concat([held.subarray(0, size)], 2 * end);
     piece?.copy(held, size);
     [size, isWhole] = [end, piece === null];
-    return size < HELD_BYTES;
+    return size < 64 * 1024; // else no more is read for now
   };
   const release = () => {
     req.push = push;

@@ -1,10 +1,8 @@
 /**
- * Our own HTTP server around the listener: its limits, its address, its certificate, its start and its orderly
- * end.
+ * Our own HTTP server around the listener: its limits, its address, its certificate, its start and its orderly end.
  *
- * Invariants. Every failure that can still be written has the Error body, including what Node's parser reports
- * (see http/connections). A certificate and a key that do not match are refused before anything changes, and open
- * connections keep the certificate they began with.
+ * Invariant. A certificate and a key that do not match are refused before anything changes, and open connections
+ * keep the certificate they began with.
  */
 import { constants, createPrivateKey, X509Certificate } from "node:crypto";
 import { once } from "node:events";
@@ -71,7 +69,6 @@ export class PlantServer {
     const listener = new Listener(options);
     const { tls, host = DEFAULT_HOST, port = NUMBER_OPTIONS.port.default } = options;
     const { connectionsMax = defaultConnectionsMax(tls !== undefined) } = options;
-    const { keepAliveTimeoutMs = NUMBER_OPTIONS.keepAliveTimeoutMs.default } = options;
     const { requestTimeoutMs = NUMBER_OPTIONS.requestTimeoutMs.default } = options;
     const headersTimeout = Math.min(10_000, requestTimeoutMs);
     const timeouts = { headersTimeout, requestTimeout: requestTimeoutMs };
@@ -79,10 +76,11 @@ export class PlantServer {
     const server = tls
       ? https.createServer({ ...settings, ...secureContextOf(tls) })
       : http.createServer(settings);
-    server.timeout = keepAliveTimeoutMs;
+    server.timeout = options.keepAliveTimeoutMs ?? NUMBER_OPTIONS.keepAliveTimeoutMs.default;
     server.maxHeadersCount = HEADERS_MAX + 1; // Node drops further ones silently
     const connections = new Connections(server, listener, connectionsMax);
-    server.listen({ host, port, backlog: BACKLOG });
+    // As Linux permits by default: with Node's own 511, some of a thousand that arrive at once wait a second.
+    server.listen({ host, port, backlog: 4096 });
     await once(server, "listening");
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
     return new PlantServer(server, connections, options);
@@ -117,7 +115,7 @@ export class PlantServer {
 
   async #drain(drainTimeoutMs: number): Promise<void> {
     this.#connections.drain();
-    const graceMs = Math.min(DRAIN_GRACE_MS, drainTimeoutMs);
+    const graceMs = Math.min(100, drainTimeoutMs);
     await sleep(graceMs); // what was sent by now is read
     const closed = new Promise((resolve) => this.#server.close(resolve));
     this.#connections.close(false);
@@ -127,10 +125,6 @@ export class PlantServer {
     await turn(); // requests that were cut are published
   }
 }
-
-const DRAIN_GRACE_MS = 100;
-/** As Linux by default (net.core.somaxconn): with Node's own 511, many that arrive at once wait a second. */
-const BACKLOG = 4096;
 
 const SETTINGS: https.ServerOptions = {
   maxHeaderSize: 16 * 1024, // request line and headers together
@@ -157,12 +151,11 @@ function defaultConnectionsMax(isTls: boolean): number {
 
 /** How many files the process may have open. */
 function readFilesMax(): number {
+  let limits = "";
   try {
-    const limits = readFileSync("/proc/self/limits", "latin1");
-    return Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1]) || Number.POSITIVE_INFINITY;
-  } catch {
-    return Number.POSITIVE_INFINITY;
-  }
+    limits = readFileSync("/proc/self/limits", "latin1");
+  } catch {} // without /proc
+  return Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1]) || Number.POSITIVE_INFINITY;
 }
 
 /** A certificate and its private key, both as PEM. */
