@@ -8,8 +8,7 @@ import { createRequestListener, PlantServer, PlantStore, TokenRegistry } from ".
 import { createTestStore } from "../src/testing.ts";
 import { makeFolder } from "./support/folders.ts";
 import { runModule } from "./support/run.ts";
-import { serve } from "./support/serve.ts";
-import { errorNumber, postPlant } from "./support/service.ts";
+import { errorNumber, postPlant, serve } from "./support/service.ts";
 import { collectWarnings } from "./support/watch.ts";
 
 test("the library exports these names and no others", () => {

@@ -16,7 +16,7 @@ import { sendRaw } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import type { RawAnswer } from "../support/raw.ts";
-import { freePort } from "../support/serve.ts";
+import { freePort } from "../support/service.ts";
 import { writeLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { ATTACKS, type Attack, attack, LONG_ID, LONG_NAME, SHORT_PLANTS } from "./attacks.ts";

@@ -16,7 +16,7 @@ import { encodeTokenRecord, hashToken, isLive, type TokenRecord } from "../../sr
 import { disk } from "../../src/log/disk.ts";
 import { DAMAGE } from "../cases/tokens.ts";
 import { makeFolder } from "../support/folders.ts";
-import { readTokens, tokenPath, writeTokens } from "../support/token-files.ts";
+import { readTokens, tokenPath, writeTokens } from "../support/stores.ts";
 
 test("a token is one line with its hash, in a file and a folder for its owner alone", async (t) => {
   const folder = join(makeFolder(t), "deep", "data");

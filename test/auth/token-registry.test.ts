@@ -10,7 +10,7 @@ import { disk } from "../../src/log/disk.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { runModule } from "../support/run.ts";
-import { editTokens, judge, readTokens, replaceTokens, tokenPath } from "../support/token-files.ts";
+import { editTokens, judge, readTokens, replaceTokens, tokenPath } from "../support/stores.ts";
 import { collectWarnings, until } from "../support/watch.ts";
 
 /** A folder with one token, which a registry follows. */

@@ -6,7 +6,7 @@ import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { createToken } from "../../src/index.ts";
-import { freePort } from "../support/serve.ts";
+import { freePort } from "../support/service.ts";
 
 const HERE = fileURLToPath(new URL("./", import.meta.url));
 const ROOT = path.join(HERE, "../..");

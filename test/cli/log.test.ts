@@ -8,8 +8,7 @@ import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { PROGRAM } from "../support/program.ts";
-import { freePort } from "../support/serve.ts";
-import { postPlant } from "../support/service.ts";
+import { freePort, postPlant } from "../support/service.ts";
 import { until } from "../support/watch.ts";
 
 const FERN = '{"id":1,"name":"Fern of a secret garden"}';

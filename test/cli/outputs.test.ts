@@ -5,12 +5,11 @@ import { once } from "node:events";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { runCli, startServer } from "../support/cli.ts";
+import { NEEDS_TERMINAL, runCli, startServer, terminalArgs } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { PROGRAM } from "../support/program.ts";
 import { type Finished, runToEnd } from "../support/run.ts";
 import { writeLog } from "../support/stores.ts";
-import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 import { CONTROLS } from "./table.ts";
 
 const LONG = (id: number) => `{"id":${id},"name":"${"Fern ".repeat(100)}"}\n`;

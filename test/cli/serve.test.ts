@@ -7,13 +7,19 @@ import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { createToken, listTokens } from "../../src/index.ts";
-import { logLinesOf, messagesOf, runCli, startServer } from "../support/cli.ts";
+import {
+  logLinesOf,
+  messagesOf,
+  NEEDS_TERMINAL,
+  runCli,
+  startServer,
+  terminalArgs,
+} from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { postPlant, send } from "../support/service.ts";
 import { readLog } from "../support/stores.ts";
-import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
 const FERN = '{"id":1,"name":"Fern"}';

@@ -5,8 +5,7 @@ import { test } from "node:test";
 import { buildSync } from "esbuild";
 import { encodeNewPlant, type NewPlant, PlantClient } from "../../src/client.ts";
 import { ROOT } from "../support/package.ts";
-import { serve } from "../support/serve.ts";
-import { startService } from "../support/service.ts";
+import { serve, startService } from "../support/service.ts";
 import { collect } from "../support/stores.ts";
 import { FERN, isError, respond, STORED, scripted } from "./scripted.ts";
 

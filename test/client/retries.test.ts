@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { encodeNewPlant } from "../../src/client.ts";
-import { freePort } from "../support/serve.ts";
+import { freePort } from "../support/service.ts";
 import { BROKEN, FERN, isError, OK, respond, STORED, scripted, skipWaits } from "./scripted.ts";
 
 const HANGING = () => new Promise<Response>(() => {});

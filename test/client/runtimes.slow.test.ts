@@ -16,7 +16,7 @@ import { startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
 import { finish } from "../support/run.ts";
-import { freePort, serve } from "../support/serve.ts";
+import { freePort, serve } from "../support/service.ts";
 import { readLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 

@@ -19,7 +19,7 @@ import { createTestStore } from "../../src/testing.ts";
 import type { BackendName } from "../cases/case.ts";
 import { SECRET, THROWN } from "../cases/failures.ts";
 import { atEnd, makeFolder } from "../support/folders.ts";
-import { serve } from "../support/serve.ts";
+import { serve } from "../support/service.ts";
 import { linesOf } from "../support/stores.ts";
 import type { Backend, Running } from "./runner.ts";
 

@@ -10,8 +10,7 @@ import { createRequestListener, subscribe, type TokenVerifier } from "../../src/
 import { createTestStore } from "../../src/testing.ts";
 import { Client, sendRaw } from "../support/client.ts";
 import { encodeRequest, type RequestParts, resultOf } from "../support/contract.ts";
-import { serve } from "../support/serve.ts";
-import { send } from "../support/service.ts";
+import { send, serve } from "../support/service.ts";
 import { linesOf } from "../support/stores.ts";
 import { collectWarnings, until } from "../support/watch.ts";
 

@@ -5,8 +5,7 @@ import { type TestContext, test } from "node:test";
 import { createRequestListener, type RequestMessage } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
-import { serve } from "../support/serve.ts";
-import { type Service, startService } from "../support/service.ts";
+import { type Service, serve, startService } from "../support/service.ts";
 import { collectMessages, until } from "../support/watch.ts";
 
 const BODY = '{"id":1,"name":"a"}';

@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { printSchema } from "../../src/postgres/schema.ts";
-import { freePort } from "../support/serve.ts";
+import { freePort } from "../support/service.ts";
 import { until } from "../support/watch.ts";
 
 /** Where Debian installs the programs; the environment may name another place. */

@@ -1,5 +1,5 @@
 /** The real command line in a process of its own, and what it writes to standard error. */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import type { TestContext } from "node:test";
 import { atEnd } from "./folders.ts";
 import { PROGRAM } from "./program.ts";
@@ -99,4 +99,16 @@ export function messagesOf(stderr: string): string[] {
 /** The URL of a server that is ready, by the line of its log in either format. */
 export function readyUrl(stderr: string): string | undefined {
   return /^.*\blistening on (http[^\s",;]+).*\n/m.exec(stderr)?.[1];
+}
+
+const hasScript = spawnSync("script", ["-qec", "true", "/dev/null"]).status === 0;
+
+export const NEEDS_TERMINAL = { skip: hasScript ? false : "needs script, from util-linux" };
+
+/** The arguments of `script` that run the command line at a terminal. */
+export function terminalArgs(args: readonly string[]): string[] {
+  const quote = (word: string) => `'${word.replaceAll("'", "'\\''")}'`;
+  const words = [process.execPath, PROGRAM, ...args].map(quote);
+  // Without `exec`, Ctrl-C would also end the shell, and the shell's status would be reported.
+  return ["-qec", `exec ${words.join(" ")}`, "/dev/null"];
 }

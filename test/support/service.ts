@@ -1,5 +1,9 @@
-/** The real service inside the test process: store, tokens and server on a free port. */
+/** The real service inside the test process, other servers of `node:http`, and requests to them. */
+
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import http, { type RequestListener } from "node:http";
+import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import type { NewPlant, ServerOptions } from "../../src/index.ts";
@@ -76,4 +80,30 @@ export function holdCreates(t: TestContext, { store }: Pick<Service, "store">) {
     return create(plant);
   });
   return { release, count: () => mock.callCount() };
+}
+
+/** Serves on a free port until the test ends, then closes all connections. */
+export async function serve(
+  t: TestContext,
+  listener: RequestListener,
+  options: http.ServerOptions = {},
+) {
+  const server = http.createServer(options, listener);
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  atEnd(t, () => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}`, port };
+}
+
+/** A free port, for a program that cannot report which port the system selected. */
+export async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
 }
