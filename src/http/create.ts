@@ -24,36 +24,28 @@ const NOTHING: Buffer = Buffer.alloc(0);
  */
 export function create(exchange: Exchange, plants: PlantService, bytesMax: number): void {
   const { req, res, isOurs } = exchange;
-  const { bytesRead } = req.socket;
+  const { bytesRead } = req.socket; // when the token was verified
   checkBodyHeaders(req);
-  const onBody = (body: Buffer) => void store(exchange, plants, body, bytesRead);
+  const onBody = async (body: Buffer) => {
+    exchange.begin();
+    try {
+      exchange.bodyBytes = body.length;
+      const isLate = req.socket.bytesRead !== bytesRead;
+      if (isLate) await exchange.verifyAgain();
+      if (res.headersSent || exchange.isOver) return;
+      const plant = parseNewPlant(body);
+      await plants.create(plant);
+      exchange.respond({ status: 200, body: encodePlant(plant) });
+    } catch (error) {
+      exchange.fail(error);
+    } finally {
+      exchange.finish();
+    }
+  };
   // Node calls listeners outside of the AsyncLocalStorage of the program around them.
   readBody(exchange, bytesMax, isOurs ? onBody : AsyncResource.bind(onBody));
   // The client waits for that; another server has sent it already.
   if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
-}
-
-/** @param bytesRead how many bytes the connection had read when the token was verified. */
-async function store(
-  exchange: Exchange,
-  plants: PlantService,
-  body: Buffer,
-  bytesRead: number,
-): Promise<void> {
-  exchange.begin();
-  try {
-    exchange.bodyBytes = body.length;
-    const isLate = exchange.req.socket.bytesRead !== bytesRead;
-    if (isLate) await exchange.verifyAgain();
-    if (exchange.res.headersSent || exchange.isOver) return;
-    const plant = parseNewPlant(body);
-    await plants.create(plant);
-    exchange.respond({ status: 200, body: encodePlant(plant) });
-  } catch (error) {
-    exchange.fail(error);
-  } finally {
-    exchange.finish();
-  }
 }
 
 /**
