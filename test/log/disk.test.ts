@@ -182,43 +182,28 @@ test("a symbolic link is not followed to a file", async (t) => {
   fs.writeFileSync(target, "text");
   fs.symlinkSync(target, link);
   for (const open of [disk.openForReading, disk.openForAppending]) {
-    await assert.rejects(open(link), (error) =>
-      describeSystemError(error).includes("symbolic link"),
-    );
+    await assert.rejects(open(link), { code: "ELOOP" });
   }
 });
 
-const systemError = (code: string, errno: number, message: string) =>
-  Object.assign(new Error(message), { code, errno });
-
 test("a system's error is described without the call and the path", async (t) => {
   const missing = path.join(makeFolder(t), "none");
-  const reading = fs.promises.readFile(missing);
-  await assert.rejects(reading, (error) => {
-    const text = describeSystemError(error);
-    assert.match(text, /^[a-z ]+ \(ENOENT\)$/);
-    assert.equal(text.includes(missing) || text.includes("open"), false);
-    const failure = ioError("Cannot look", error);
-    assert.deepEqual([failure.code, failure.cause], ["io_error", error]);
-    assert.equal(failure.message, `Cannot look: ${text}`);
-    return true;
-  });
+  const error = await fs.promises.readFile(missing).catch((cause) => cause);
+  assert.match(describeSystemError(error), /^(?!.*open)[a-z ]+ \(ENOENT\)$/);
+  const { code, cause, message } = ioError("Cannot look", error);
+  assert.deepEqual([code, cause], ["io_error", error]);
+  assert.equal(message, `Cannot look: ${describeSystemError(error)}`);
 });
 
-for (const [error, words, isFull] of [
-  [
-    systemError("Unknown system error -122", -122, "Unknown system error -122, write"),
-    /EDQUOT/,
-    true,
-  ],
-  [systemError("ENOSPC", -28, "ENOSPC: no space left on device, write"), /ENOSPC.*df -i/, true],
-  [systemError("EFBIG", -27, "EFBIG: file too large, write"), /EFBIG/, true],
-  [systemError("EIO", -5, "EIO: i/o error, fsync"), /^i\/o error \(EIO\)$/, false],
-  [new Error("short write"), /^short write$/, false],
-  ["a string", /^a string$/, false],
-  [undefined, /^undefined$/, false],
+for (const [text, code, errno, words, isFull] of [
+  ["Unknown system error -122, write", "Unknown system error -122", -122, /EDQUOT/, true],
+  ["ENOSPC: no space left on device, write", "ENOSPC", -28, /ENOSPC.*df -i/, true],
+  ["EFBIG: file too large, write", "EFBIG", -27, /EFBIG/, true],
+  ["EIO: i/o error, fsync", "EIO", -5, /^i\/o error \(EIO\)$/, false],
+  ["short write", undefined, undefined, /^short write$/, false],
 ] as const) {
-  test(`${error} is ${isFull ? "a lack of room" : "no lack of room"}, and is described`, () => {
+  test(`"${text}" is ${isFull ? "a lack of room" : "no lack of room"}, and is described`, () => {
+    const error = Object.assign(new Error(text), code && { code, errno });
     assert.match(describeSystemError(error), words);
     assert.equal(isNoRoom(error), isFull);
   });

@@ -109,7 +109,6 @@ for (const [what, remove] of Object.entries(REMOVALS)) {
     const lock = await hold(t, folder);
     lock.assertHeld();
     remove(path.join(folder, "lock.1"));
-    assert.throws(() => lock.assertHeld(), { code: "locked", message: /lock\.1/ });
     assert.throws(() => lock.assertHeld(), { code: "locked" });
   });
 }
@@ -140,7 +139,7 @@ test("a file system on which a linked socket reaches nobody is refused (fake lin
   await leaveDeadSocket(t, folder, "dead");
   const { linkSync } = fs;
   t.mock.method(fs, "linkSync", (_: string, to: string) => linkSync(path.join(folder, "dead"), to));
-  await assert.rejects(locks.acquire(folder, SECOND), { code: "io_error", message: /link/ });
+  await assert.rejects(locks.acquire(folder, SECOND), { code: "io_error" });
 });
 
 const SILENT: Readonly<Record<string, (socket: net.Socket) => unknown>> = {
@@ -189,13 +188,13 @@ test("a path too long for a socket is refused, and works through a symbolic link
     fs.mkdirSync(folder);
     const isShort = length <= 107 - "/lock.new-01234567".length;
     if (isShort) await (await locks.acquire(folder, FIRST)).close();
-    else await assert.rejects(locks.acquire(folder, FIRST), { message: /symbolic link/ });
+    else await assert.rejects(locks.acquire(folder, FIRST), { code: "io_error" });
     assert.equal(await locks.findHolder(folder, "lock"), undefined);
     const link = path.join(parent, "link");
     fs.symlinkSync(folder, link);
     await (await locks.acquire(link, FIRST)).close();
     fs.unlinkSync(link);
     if (folder.length <= 107 - "/lock.1".length) continue;
-    await assert.rejects(locks.findHolder(folder, "lock"), { message: /symbolic link/ });
+    await assert.rejects(locks.findHolder(folder, "lock"), { code: "io_error" });
   }
 });
