@@ -26,7 +26,7 @@ import { lineError, linesOf, readBlocks, readLine } from "../log/lines.ts";
 import { LogWriter } from "../log/writer.ts";
 import { NewestLines } from "./newest-lines.ts";
 import { type OpenLog, openLog } from "./open.ts";
-import { isPlantLine, type OnProgress, readPlants } from "./scan.ts";
+import { matchPlant, type OnProgress, readPlants } from "./scan.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */
@@ -143,7 +143,7 @@ export class PlantStore implements PlantService {
     const { file } = this.#log;
     try {
       const line = await this.#read(() => readLine(file, offset, this.#writer.end.bytes));
-      if (isPlantLine(line, id)) return line;
+      if (matchPlant(line)?.id === id) return line;
       throw lineError(file.path, { offset }, `it is not plant ${id} any more`);
     } catch (cause) {
       throw this.#classifyReadError(cause);

@@ -124,8 +124,8 @@ export function readPlants(
   }
 }
 
-/** Whether a line is the plant with this id in the form of the store. */
-export function isPlantLine(line: Buffer, id: bigint): boolean {
+/** The plant that a line is in the form of the store; `undefined` for any other line. */
+export function matchPlant(line: Buffer): PlantMatcher | undefined {
   const plant = new PlantMatcher(line);
-  return plant.match(0) === line.length && plant.id === id && isUtf8(line);
+  return plant.match(0) === line.length && isUtf8(line) ? plant : undefined;
 }

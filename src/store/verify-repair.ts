@@ -17,7 +17,7 @@ import { type HeldLock, locks } from "../log/lock.ts";
 import { IdIndex } from "./id-index.ts";
 import { parseLine } from "./import-export.ts";
 import { assertMayBeMissing, quarantine, readLog } from "./open.ts";
-import { Scan } from "./scan.ts";
+import { matchPlant, Scan } from "./scan.ts";
 
 const NEW_LINE = Buffer.of(LINE_FEED);
 
@@ -105,10 +105,10 @@ async function rewrite(file: LogFile, lock: HeldLock): Promise<RepairReport> {
 /** The record of a line in any form, empty for a blank one; `undefined` if it holds no plant, or its id was there. */
 function recordOf(line: Buffer, index: IdIndex): string | undefined {
   try {
-    const plant = parseLine(line);
+    const plant = matchPlant(line) ?? parseLine(line);
     if (plant === undefined) return "";
-    const record = `${encodeNewPlant(validatePlant(plant))}\n`;
-    return index.add(plant.id, 0) === undefined ? record : undefined;
+    const record = "name" in plant ? encodeNewPlant(validatePlant(plant)) : line;
+    return index.add(plant.id, 0) === undefined ? `${record}\n` : undefined;
   } catch (error) {
     if (error instanceof PlantStoreError) return undefined;
     throw error;

@@ -92,7 +92,7 @@ a conflict gets the response of a repeat: contract/contract
 -   if (isSamePlant(stored, repeated)) return "replayed";
 +   if (stored.id === repeated.id) return "replayed";
 a line that is read from the log may be another plant: store/plant-store
--       if (isPlantLine(line, id)) return line;
+-       if (matchPlant(line)?.id === id) return line;
 +       if (line.length > 0) return line;
 a store that is idle does not notice that its log is gone: store/plant-store
 -         await this.#writer.assertUnchanged();
@@ -134,8 +134,8 @@ a repair loses what another program has appended meanwhile: store/repair
 a repair that was killed is never made durable: store/repair
 -       await withIoError(\`Cannot sync "\${directory}"\`, () => syncFolderAndName(directory));
 a repair keeps the last plant of an id: store/logs
--     return index.add(plant.id, 0) === undefined ? record
-+     return index.add(plant.id, 0) !== -1 ? record
+-     return index.add(plant.id, 0) === undefined ?
++     return index.add(plant.id, 0) !== -1 ?
 a repair loses a last line without a line feed: store/logs
 -   await file.append(NEW_LINE);
 an unfinished restore is repaired to an empty store: store/logs
