@@ -109,34 +109,31 @@ export class Connection {
 
   /** Connects and logs in; without a limit on the time. @throws DatabaseError */
   async login(): Promise<void> {
-    try {
-      await this.#client.connect();
-    } catch (cause) {
-      throw this.#toError(cause);
-    }
+    await this.#explain(this.#client.connect());
   }
 
   /** Runs one statement; one at a time. @throws DatabaseError */
-  async query(text: string, values: readonly (string | null)[] = []): Promise<Rows> {
+  async query(text: string, values: Rows[number] = []): Promise<Rows> {
     this.#unconfirmedCommit = undefined;
     this.busySince = clock.monotonicMs();
-    try {
-      const { rows } = await this.#client.query({ text, values, rowMode: "array" });
-      // The driver makes its array with the statement. When the rows come, V8 may count it as old, and
-      // would keep it, and all of them, until a full collection.
-      if (this.#unconfirmedCommit === undefined) return rows.splice(0);
-    } catch (cause) {
-      throw this.#toError(cause);
-    } finally {
-      this.busySince = undefined;
-    }
+    const result = this.#client.query({ text, values, rowMode: "array" });
+    const { rows } = await this.#explain<{ rows: Rows[number][] }>(result);
+    // The driver makes its array with the statement. When the rows come, V8 may count it as old, and
+    // would keep it, and all of them, until a full collection.
+    if (this.#unconfirmedCommit === undefined) return rows.splice(0);
     throw new DatabaseError(`The outcome is unknown: ${this.#unconfirmedCommit}`);
   }
 
-  #toError(cause: unknown): DatabaseError {
-    const { code, message, severity } = cause as { severity?: string } & NodeJS.ErrnoException;
-    // Errors of the operating system have a code too, but no severity.
-    return new DatabaseError(`"${formatHost(this.host)}": ${message}`, severity && code, cause);
+  async #explain<T>(work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (cause) {
+      const { code, message, severity } = cause as { severity?: string } & NodeJS.ErrnoException;
+      // Errors of the operating system have a code too, but no severity.
+      throw new DatabaseError(`"${formatHost(this.host)}": ${message}`, severity && code, cause);
+    } finally {
+      this.busySince = undefined;
+    }
   }
 
   /** Closes the socket; a statement under way is rejected, its outcome unknown. */

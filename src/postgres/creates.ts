@@ -148,12 +148,8 @@ export class Creates {
   }
 
   /** Sends a batch, in parts if need be, until each of its creates is over or tried later. Never rejects. */
-  async #send(
-    lane: SerialConnection,
-    batch: readonly Entry[],
-    lockMs: number,
-    limitMs = this.#database.deadlineMs,
-  ): Promise<void> {
+  async #send(lane: SerialConnection, batch: readonly Entry[], lockMs: number): Promise<void> {
+    const limitMs = lane === this.#database.writes ? 0 : this.#database.deadlineMs;
     const begun = clock.monotonicMs();
     const plants = batch.map(({ plant }) => plant);
     const values = createValues(plants, batch[0]?.number ?? "", lockMs);
@@ -204,7 +200,7 @@ export class Creates {
 
   async #tryLater(entry: Entry): Promise<void> {
     await sleep(LOCKED_PAUSE_MS);
-    await this.#send(this.#database.writes, [entry], PART_LOCK_TIMEOUT_MS, 0);
+    await this.#send(this.#database.writes, [entry], PART_LOCK_TIMEOUT_MS);
   }
 
   #remove({ plant, bytes }: Entry): void {

@@ -12,14 +12,8 @@ import { publishWarning } from "../core/channels.ts";
 import { startAge } from "../core/live-tokens.ts";
 import type { DatabaseStatus, Timer } from "../core/services.ts";
 import { type Connection, DatabaseError, type Rows } from "./connection.ts";
-import {
-  explainMissing,
-  type HostOptions,
-  Hosts,
-  SerialConnection,
-  UnusableDatabaseError,
-} from "./hosts.ts";
-import { LIST_TOKENS, NO_STANDBY, PROBE, STANDBYS, WORKING } from "./schema.ts";
+import { type HostOptions, Hosts, SerialConnection, UnusableDatabaseError } from "./hosts.ts";
+import { explainMissing, LIST_TOKENS, NO_STANDBY, PROBE, STANDBYS, WORKING } from "./schema.ts";
 
 /** While a statement takes longer, the other hosts are asked again and again. */
 const SLOW_MS = 200;
@@ -76,11 +70,7 @@ export class Database {
    *
    * @throws DatabaseError
    */
-  async write(
-    connection: Connection,
-    text: string,
-    values: readonly (string | null)[] = [],
-  ): Promise<Rows> {
+  async write(connection: Connection, text: string, values?: Rows[number]): Promise<Rows> {
     const rows = await connection.query(text, values);
     let position: string | null = null;
     for (let pauseMs = 1; this.#requireSync; pauseMs = Math.min(2 * pauseMs, 50)) {

@@ -9,7 +9,7 @@
 import { clock, sleep } from "../clock.ts";
 import { Semaphore } from "../core/semaphore.ts";
 import { Connection, DatabaseError, type PgModule, type Rows, SESSION } from "./connection.ts";
-import { CHECK, CHECK_SERVER } from "./schema.ts";
+import { CHECK, CHECK_SERVER, explainMissing } from "./schema.ts";
 import { type DatabaseHost, type DatabaseUrl, formatHost, parseDatabaseUrl } from "./url.ts";
 
 export interface HostOptions {
@@ -209,6 +209,8 @@ export class Hosts {
   }
 }
 
+type Work<T> = (connection: Connection) => Promise<T>;
+
 /** Statements one after the other, on a connection that is replaced when it breaks. */
 export class SerialConnection {
   readonly #hosts: Hosts;
@@ -229,11 +231,7 @@ export class SerialConnection {
    * Does work that may be repeated until it succeeds, its failure is final, or it is not wanted any more. After the
    * limit no attempt begins, except the first. @throws DatabaseError, that of the last attempt.
    */
-  run<T>(
-    work: (connection: Connection) => Promise<T>,
-    limitMs: number,
-    isWanted = () => true,
-  ): Promise<T> {
+  run<T>(work: Work<T>, limitMs: number, isWanted = () => true): Promise<T> {
     const deadline = clock.monotonicMs() + limitMs;
     return this.#turn.run(async () => {
       for (let pauseMs = 0; ; pauseMs = Math.min(pauseMs + 10, 200)) {
@@ -251,12 +249,4 @@ export class SerialConnection {
       }
     });
   }
-}
-
-/** The row of `CHECK` or `PROBE` when a table or a right is missing. @throws DatabaseError for another failure */
-export function explainMissing(error: DatabaseError): Rows {
-  const { sqlstate = "", message } = error;
-  if (!/^(42|3F)/.test(sqlstate)) throw error;
-  const fix = sqlstate === "42501" ? "grant this right" : "run what `print schema` prints";
-  return [[`${message}; ${fix}`]];
 }

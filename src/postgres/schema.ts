@@ -9,7 +9,7 @@
 import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { isScope, type TokenRecord } from "../core/token.ts";
-import { type Rows, SESSION } from "./connection.ts";
+import { type DatabaseError, type Rows, SESSION } from "./connection.ts";
 
 const SCHEMA_VERSION = 1;
 
@@ -98,6 +98,14 @@ const STATE = `CASE
 
 /** Asked of each new connection to a primary. */
 export const CHECK = `SELECT ${STATE} FROM (SELECT) s LEFT JOIN plant_store.about ON true`;
+
+/** The row of `CHECK` or `PROBE` when a table or a right is missing. @throws DatabaseError for another failure */
+export function explainMissing(error: DatabaseError): Rows {
+  const { sqlstate = "", message } = error;
+  if (!/^(42|3F)/.test(sqlstate)) throw error;
+  const fix = sqlstate === "42501" ? "grant this right" : "run what `print schema` prints";
+  return [[`${message}; ${fix}`]];
+}
 
 /**
  * Has the primary commit, and returns the columns of `CHECK`, the estimated number of plants, and what changes

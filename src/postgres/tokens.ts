@@ -129,7 +129,7 @@ export class TokenTable {
       return await withTimeout(deadlineMs, writes.run(work, deadlineMs));
     } catch (cause) {
       if (!(cause instanceof DatabaseError)) throw cause;
-      const next = "list the tokens to see if it was made, and log in as their owner to repeat it";
+      const next = "log in as the owner of the tables, and list the tokens to see if it was made";
       throw new PlantStoreError("io_error", `${cause.message}; ${next}`, { cause });
     }
   }

@@ -71,8 +71,7 @@ export class Cluster {
   static async start(cleanup: Cleanup, access?: readonly string[]): Promise<Cluster> {
     const cluster = await Cluster.#make(cleanup);
     const flags = `-U postgres -A trust -E UTF8 --locale=C --no-sync -D ${cluster.data}`;
-    const options = { ...USER, cwd: cluster.folder };
-    await run(join(PROGRAMS ?? "", "initdb"), flags.split(" "), options);
+    await run(`${PROGRAMS}/initdb`, flags.split(" "), { ...USER, cwd: cluster.folder });
     const lines = ["local all postgres trust", ...(access ?? []), ""];
     if (access) fs.writeFileSync(join(cluster.data, "pg_hba.conf"), lines.join("\n"));
     await cluster.start();
@@ -107,7 +106,7 @@ export class Cluster {
     fs.mkdirSync(cluster.data, { mode: 0o700 });
     for (const path of [folder, cluster.data]) if (USER) fs.chownSync(path, USER.uid, USER.gid);
     cleanup.after(async () => {
-      await cluster.stop("immediate");
+      await cluster.stop("SIGQUIT");
       fs.rmSync(folder, { recursive: true, force: true });
     });
     return cluster;
@@ -131,19 +130,19 @@ export class Cluster {
     // A standby returns at once, not after 5 s.
     const flags = `${place} -c max_wal_size=256MB -c wal_retrieve_retry_interval=200ms`;
     const options = { ...USER, cwd: this.folder, stdio: "ignore" } as const;
-    const server = spawn(join(PROGRAMS ?? "", "postgres"), flags.split(" "), options);
+    const server = spawn(`${PROGRAMS}/postgres`, flags.split(" "), options);
     this.#server = server;
     server.once("exit", () => {
       if (this.#server === server) this.#server = undefined;
     });
   }
 
-  /** Stops the server as an operator does (SIGINT) or as a crash does (SIGQUIT), or kills it. */
-  async stop(how: "fast" | "immediate" | "kill" = "fast"): Promise<void> {
+  /** Stops the server as an operator does, or as a crash does (SIGQUIT), or kills it. */
+  async stop(how: "SIGINT" | "SIGQUIT" | "SIGKILL" = "SIGINT"): Promise<void> {
     if (this.#server === undefined) return;
     const exited = once(this.#server, "exit");
     const frozen = this.#processes();
-    this.#server.kill(({ fast: "SIGINT", immediate: "SIGQUIT", kill: "SIGKILL" } as const)[how]);
+    this.#server.kill(how);
     signal("SIGCONT", frozen);
     await exited;
   }

@@ -46,34 +46,28 @@ test("without the driver the message says what to install", async () => {
   symlinkSync(modules, join(dirname(PROGRAM), "node_modules"));
 });
 
-test("nothing is lost when servers over one database are killed under load", OPTIONS, async (t) => {
+test("servers over one database share plants and tokens", OPTIONS, async (t) => {
   const { owner, url } = await createGarden();
   const admin = `127.0.0.1:${await freePort()}`;
   const token = (await run(["token", "create", "app", ...owner])).trim();
   const first = ["--first-token", "--admin", admin]; // there is a token already
   const servers = [await serve(t, url, first), await serve(t, url)];
-  const stores = () => servers.map((server) => overHttp(server.url, token));
   const metrics = await (await fetch(`http://${admin}/metrics`)).text();
   assert.match(metrics, /^plant_store_database_lease_age_seconds 0\./m);
   assert.match(metrics, /^plant_store_database_synchronous 0$/m);
   assert.doesNotMatch(metrics, /^plant_store_log_bytes/m);
   const load = new Load();
-  load.start(48, ...stores());
-  for (const at of [0, 1]) {
-    await load.more(300);
-    await servers[at]?.stop("SIGKILL");
-    await load.more(300);
-    servers[at] = await serve(t, url);
-    load.stores = stores();
-  }
+  load.start(16, ...servers.map((server) => overHttp(server.url, token)));
+  await load.more(300);
+  await servers.pop()?.stop("SIGKILL");
   await load.more(300);
   const list = async () => listPlants((await openStore(t, { url })).plants);
   const { lost, changed, wrong, failed } = await load.stop(list);
-  assert.ok(failed > 0, "a kill was noticed");
+  assert.ok(failed > 0, "the kill was noticed");
   assert.deepEqual([lost, changed, wrong], [0, 0, 0]);
   await run(["token", "revoke", "app", ...owner]);
   assert.match(await run(["token", "list", ...owner]), /^app +write +revoked/m);
-  for (const server of servers) assert.equal((await server.stop()).status, 0);
+  assert.equal((await servers[0]?.stop())?.status, 0);
 });
 
 test("plants and tokens move from a data directory to a database and back", OPTIONS, async (t) => {
@@ -135,9 +129,7 @@ test("mistakes are named, and no password is shown", OPTIONS, async (t) => {
   const env = { PGPASSWORD: "secret", PGPASSFILE: passwords };
   for (const [words, expected, said] of [
     [`serve --database ${AWAY} --data ${folder}`, 2, /one of --data, --database/],
-    [`get 7 --database ${AWAY} --database-file x`, 2, /one of --data, --database/],
     ["export --database postgresql://a:hid@c/d", 2, /expected no password in an argument/],
-    ["export --database jdbc:postgresql://a:hidden@c", 2, /expected "postgresql:/],
     [`export --database-file ${file}`, 2, /--database-file ".*percent-encode/],
     ["export --database-file /nowhere/url", 1, /\/nowhere\/url.*no such file/],
     [`export --database ${AWAY}?sslrootcert=/nowhere/ca`, 2, /cannot read "\/nowhere\/ca"/],

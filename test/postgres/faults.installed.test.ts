@@ -75,15 +75,13 @@ test("without the standby clients get a response, and no sessions pile up", OPTI
   load.start(50, plants);
   await load.more(50);
   await plants.getLine(1n);
-  await standby.stop("kill");
+  await standby.stop("SIGKILL");
   await sleep(14_000); // the probe is late, too
-  // While a probe hangs hosts are asked, so one count alone may be higher.
-  const counts: number[] = [];
-  for (let times = 0; times < 5; times++) {
-    await sleep(500);
-    counts.push(await primary.countSessions());
-  }
-  assert.ok(Math.min(...counts) <= SESSIONS_MAX, `sessions: ${counts}`);
+  // One more may ask what the others do.
+  await until(
+    "sessions do not pile up",
+    async () => (await primary.countSessions()) <= SESSIONS_MAX,
+  );
   await standby.start();
   await load.more(50);
   const { failed, lost, changed, wrong } = await load.stop(() => listPlants(plants));
@@ -129,14 +127,6 @@ test("connections that a firewall has forgotten are replaced", OPTIONS, async (t
   forget();
   await until("creates succeed again", () => succeeds(createMany()));
   await until("reads succeed again", () => succeeds(plants.getLine(1n)));
-  t.after(() => server.setStandbys());
-  await server.setStandbys("missing");
-  await until("a probe waits for a standby", async () => {
-    const waiting = await server.countSessions(`wait_event = 'SyncRep' AND ${ofStore}`);
-    return waiting > 0 && !tokens.isReadable;
-  });
-  forget();
-  await server.setStandbys();
   await until("verdicts are given again", () => tokens.isReadable);
 });
 
@@ -144,7 +134,7 @@ test("plants leave the queue when no client waits for them any more", OPTIONS, a
   const options = { databaseDeadlineMs: 1000 };
   const { cluster: server, plants, state } = await cluster.openStore(t, options);
   t.after(() => server.start());
-  await server.stop("immediate");
+  await server.stop("SIGQUIT");
   await until("the server has noticed", () => state().host === undefined);
   const name = "x".repeat(1e6);
   /** Creates more than the queue holds; returns how many it has taken. */

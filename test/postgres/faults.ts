@@ -40,9 +40,9 @@ type Trial = Pair & { readonly load: Load; reopen(stores: number): Promise<void>
 /** Each with the words after it. */
 const STEPS: Readonly<Record<string, (trial: Trial, ...words: string[]) => unknown>> = {
   wait: (_, ms) => sleep(Number(ms)),
-  kill: (trial, host) => hostOf(trial, host).stop("kill"),
-  stop: (trial, host) => hostOf(trial, host).stop("fast"),
-  crash: (trial, host) => hostOf(trial, host).stop("immediate"),
+  kill: (trial, host) => hostOf(trial, host).stop("SIGKILL"),
+  stop: (trial, host) => hostOf(trial, host).stop("SIGINT"),
+  crash: (trial, host) => hostOf(trial, host).stop("SIGQUIT"),
   start: (trial, host) => hostOf(trial, host).start(),
   freeze: (trial, host) => hostOf(trial, host).freeze(),
   thaw: (trial, host) => hostOf(trial, host).thaw(),

@@ -18,11 +18,9 @@ test("a revocation is obeyed by every server within a second", OPTIONS, async (t
   const { operator, url } = await openGarden(t);
   const checks = [(await openStore(t, { url })).tokens, (await openStore(t, { url })).tokens];
   for (let round = 0; round < 5; round++) {
-    const token = await operator.create({ name: "app", scopes: ["write", "read"] });
+    const token = await operator.create({ name: "app" });
     await Promise.all(checks.map((check) => check.refresh()));
-    for (const check of checks) {
-      assert.deepEqual((await check.verify(token))?.scopes, ["write", "read"]);
-    }
+    for (const check of checks) assert.ok(await check.verify(token));
     await operator.revoke("app");
     await sleep(1000);
     for (const check of checks) assert.equal(check.verify(token), undefined);
@@ -85,7 +83,7 @@ test("a replaced primary no longer decides about tokens", OPTIONS, async (t) => 
 test("a patient store waits for a standby that is gone, and warns", OPTIONS, async (t) => {
   const { primary, standby, url } = await startPair(t);
   const warnings = collectWarnings(t);
-  await standby.stop("kill");
+  await standby.stop("SIGKILL");
   const options = { url, databaseDeadlineMs: 1000 };
   await assert.rejects(openStore(t, options), { code: "io_error" });
   const opening = openStore(t, { ...options, isPatient: true });
