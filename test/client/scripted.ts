@@ -4,7 +4,7 @@ import type { TestContext } from "node:test";
 import { PlantClient, PlantStoreError } from "../../src/client.ts";
 
 /** One attempt: a response, or a failure of the connection. */
-export type Attempt = (() => Response | Promise<Response>) | Error;
+type Attempt = (() => Response | Promise<Response>) | Error;
 
 export const respond = (status: number, body: string, headers = {}) => {
   return () => new Response(body, { status, headers });

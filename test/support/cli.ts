@@ -97,7 +97,7 @@ export function messagesOf(stderr: string): string[] {
 }
 
 /** The URL of a server that is ready, by the line of its log in either format. */
-export function readyUrl(stderr: string): string | undefined {
+function readyUrl(stderr: string): string | undefined {
   return /^.*\blistening on (http[^\s",;]+).*\n/m.exec(stderr)?.[1];
 }
 
