@@ -36,7 +36,6 @@ const BAD = Buffer.concat([
 type Counts = readonly [created: number, replayed: number, refused: number];
 const TEXTS: readonly [says: string, text: string | Buffer, counts: Counts, lines?: number[]][] = [
   ["nothing", "", [0, 0, 0]],
-  ["a byte order mark", "\ufeff", [0, 0, 0]],
   ["byte order marks", `\ufeff${A}\n\ufeff${B}\n`, [2, 0, 0]],
   ["blank lines", `\n${A}\n \t\r\n\n${B}\n\n  `, [2, 0, 0]],
   ["other content for an id", `${A}\n{"id":1,"name":"b"}\n${B}\n`, [2, 0, 1], [2]],

@@ -103,16 +103,6 @@ test("a checkpoint is written at open, every 10 s if the log has grown, and at c
   assert.equal(checkpointOf(folder), 2 * LINE.length);
 });
 
-test("a store that has failed writes no checkpoint", async (t) => {
-  const folder = makeFolder(t);
-  const store = await openStore(t, folder);
-  await store.create({ id: 1n, name: "a" });
-  fs.appendFileSync(logPath(folder), "x");
-  await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
-  await store.close();
-  assert.equal(checkpointOf(folder), 0);
-});
-
 test("a checkpoint never describes a log that was replaced while it was written", async (t) => {
   const [folder, other] = [makeFolder(t), makeFolder(t)];
   collectWarnings(t); // that the checkpoint is not written

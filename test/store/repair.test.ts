@@ -129,19 +129,3 @@ test("beside an open store a last line that lost its end is damage, because it w
     await assert.rejects(backup(folder, join(makeFolder(t), "copy")), { code: "corruption" });
   }
 });
-
-test("bad lines are counted over many blocks, and one that is longer than a record counts once", async (t) => {
-  const folder = makeFolder(t);
-  const name = "x".repeat(1500);
-  const lines = Array.from({ length: 3000 }, (_, id) => `{"id":${id},"name":"${name}"}\n`);
-  const faulty = new Map([
-    [7, "x\n"],
-    [1499, lines[3] ?? ""],
-    [2000, `${"y".repeat(6e6)}\n`],
-  ]);
-  for (const [at, line] of faulty) lines[at] = line;
-  writeLog(folder, lines.join(""));
-  const report = { isChanged: true, plants: 2997, leftOut: 3 };
-  assert.deepEqual(await repairLog(folder), report);
-  assert.equal(quarantineOf(folder), [...faulty.values()].join(""));
-});
