@@ -18,7 +18,6 @@ const FERN = { id: 7, name: "Fern", tag: "indoor" };
 const LINES = { schema: { type: "string" }, example: `${JSON.stringify(FERN)}\n` };
 
 const schema = (name: string) => ({ $ref: `#/components/schemas/${name}` });
-const response = (name: string) => ({ $ref: `#/components/responses/${name}` });
 const object = (required: readonly string[], properties: object) => {
   return { type: "object", required, properties };
 };
@@ -28,8 +27,8 @@ const failure = (description: string, error: number, message: string) => {
 };
 const responses = (description: string, content: object) => ({
   200: { description, content },
-  400: response("BadRequest"),
-  default: response("OtherError"),
+  400: { $ref: "#/components/responses/BadRequest" },
+  default: { $ref: "#/components/responses/OtherError" },
 });
 
 /** For any OpenAPI tool; its members are those of OpenAPI 3.1.0. */
