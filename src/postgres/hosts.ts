@@ -101,11 +101,10 @@ export class Hosts {
 
   /** Asks the hosts that are not in use whether one of them accepts writes, too. Never rejects. */
   async findRivals(): Promise<void> {
-    const known = this.#primary;
     try {
-      if (known === undefined) return void (await this.#find());
+      if (this.#primary === undefined) return void (await this.#find());
       const others = this.#readUrl().hosts.filter((host) => formatHost(host) !== this.inUse);
-      const compare = (found: Server) => this.#primary === known && this.#use([known, found]);
+      const compare = (found: Server) => this.#primary && this.#use([this.#primary, found]);
       await Promise.allSettled(others.map((host) => this.#ask(host).then(compare)));
     } catch {} // the next connection has the reason
   }
