@@ -54,15 +54,10 @@ for (const row of UNFIT.trim().split("\n")) {
 }
 
 test("a primary that was replaced by an unfit host is not used", OPTIONS, async (t) => {
-  const { primary, standby, url } = await startPair(t, { standbys: "" });
+  const { standby, url } = await startPair(t, { standbys: "" });
   await standby.promote();
   await standby.sql("ALTER TABLE tokens RENAME TO gone", "garden");
-  const [, one, other] = /@(.*),(.*)\//.exec(url) ?? [];
-  for (const hosts of [`${one},${other}`, `${other},${one}`]) {
-    const reordered = url.replace(/@.*\//, `@${hosts}/`);
-    await assert.rejects(openStore(t, { url: reordered }), { code: "corruption" });
-  }
-  await primary.stop();
+  await assert.rejects(openStore(t, { url }), { code: "corruption" });
 });
 
 test("a pooler that does not pass on the settings of the login is refused", OPTIONS, async (t) => {
