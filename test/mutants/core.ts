@@ -141,6 +141,9 @@ a repair loses a last line without a line feed: store/logs
 an unfinished restore is repaired to an empty store: store/logs
 -     await assertMayBeMissing(logPath);
 store/backup.ts
+a copy ends with its first block: store/backup, store/logs
+- await copy.append(lines);
++ { await copy.append(lines); break; }
 a restore goes into a folder that holds something: store/backup
 -   if (found !== undefined) throw
 +   if (found === LOG_NAME) throw

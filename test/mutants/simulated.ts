@@ -66,10 +66,6 @@ a repair keeps nothing of what it leaves out: rot
 -       if (rest.length > 0) await quarantine(file.path, Buffer.concat(rest));
 a repair leaves the checkpoint of the old log: rot
 -   await writeCheckpoint(file.path, end, lock);
-store/backup.ts
-a backup is what its checkpoint knows: crash
-- await copy.append(lines);
-+ { await copy.append(lines); break; }
 auth/token-file.ts
 a change of tokens is reported before it is durable: crash
 -     await replaceFile(tokensPathOf(directory), (file) => file.append(Buffer.from(text)), lock);
