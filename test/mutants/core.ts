@@ -26,6 +26,9 @@ a revocation counts for one token of the name: auth/tokens
 - return tokens.map((token) => (isMeant(token) ?
 + return tokens.map((token) => (token === tokens.find(isMeant) ?
 core/live-tokens.ts
+a verdict has no age: core/live-tokens
+-     return this.age() < VERDICT_MS;
++     return this.age() >= 0;
 a verdict is as old as the younger clock says: core/live-tokens
 - return () => Math.max(
 + return () => Math.min(
