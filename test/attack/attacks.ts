@@ -24,7 +24,7 @@ export interface Attack {
   /** How many requests a connection sends before it has a response. */
   readonly ahead: number;
   /** What happens to the responses; each one that is "read" is followed by another request. */
-  readonly responses: "read" | "read slowly" | "discarded" | "never read";
+  readonly responses: "read" | "read slowly" | "discarded" | "never read" | "not waited for";
 }
 
 const MIB = 2 ** 20;
@@ -94,6 +94,7 @@ const NOBODY = "no token";
 const NOTHING = () => Buffer.alloc(0);
 const LONG = `/plants/${LONG_ID}`;
 const longRead = ({ reader }: Target) => read(reader, LONG);
+const list = ({ reader }: Target) => read(reader, "/plants?limit=1000");
 const stream = inTurn(({ reader }) => read(reader, "/plants", NDJSON));
 
 export const ATTACKS: readonly Attack[] = [
@@ -108,6 +109,28 @@ export const ATTACKS: readonly Attack[] = [
       ({ reader }) => read(reader, "/plants?limit=1000", {}, "HEAD"),
     ),
     10,
+  ),
+  row(READER, "reads of 1 MiB that nobody waits for", 16, "not waited for", inTurn(longRead), 16),
+  row(
+    READER,
+    "reads with a body in chunks of one byte",
+    80,
+    "discarded",
+    inTurn(({ reader }) => inBytes(reader, "GET", NDJSON)),
+  ),
+  row(
+    READER,
+    "pipelined reads and lists, 600 ahead",
+    8,
+    "read",
+    inTurn(({ reader }) => read(reader, "/plants/7"), list),
+    600,
+  ),
+  row(READER, "CONNECT after pipelined requests", 64, "discarded", (target) =>
+    Buffer.concat([
+      ...Array<Buffer>(15).fill(list(target)),
+      read(target.reader, "a:1", {}, "CONNECT"),
+    ]),
   ),
   row(READER, "140 streams that are read slowly", 140, "read slowly", stream),
   row(READER, "GET of 1 MiB, responses never read", 300, "never read", inTurn(longRead), 10),
@@ -159,6 +182,7 @@ export const ATTACKS: readonly Attack[] = [
 /** The kernel drops the packets of more that wait to be accepted. */
 const OPENED_AT_A_TIME = 200;
 const SLOW_READ_EVERY_MS = 1000;
+const LEAVES_AFTER_MS = 20;
 const STATUS = "HTTP/1.1 ";
 
 /** Carries out an attack, with a new connection for each that closes, until the returned function is called. */
@@ -174,13 +198,16 @@ export function attack(row: Attack, target: Target): () => void {
       socket.write(Buffer.concat(Array.from({ length: requests }, () => send(target, count++))));
     sockets.add(socket.on("error", () => {}));
     socket
-      .on("connect", () => sendMore(ahead))
+      .on("connect", () => {
+        sendMore(ahead);
+        if (responses === "not waited for") setTimeout(() => socket.destroy(), LEAVES_AFTER_MS);
+      })
       .on("close", () => {
         sockets.delete(socket);
         setTimeout(() => isOver || open(), 1);
       });
     let rest = "";
-    if (responses !== "never read")
+    if (responses !== "never read" && responses !== "not waited for")
       socket.on("data", (chunk) => {
         if (responses === "read slowly") {
           socket.pause();

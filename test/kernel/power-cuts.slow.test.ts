@@ -16,7 +16,7 @@ import { revokeToken } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { PROGRAM } from "../support/program.ts";
-import { readLog, writeLog } from "../support/stores.ts";
+import { logPath, readLog, writeLog } from "../support/stores.ts";
 import { TIMEOUT } from "../support/watch.ts";
 import { Book, range, startLoad } from "./load.ts";
 import { type LoopDisk, makeLoopDisk } from "./loop-disk.ts";
@@ -41,6 +41,10 @@ class Life extends Trial {
     this.book.sent = Math.random() < 0.5 ? 100 : 12_000; // less and more than a batch
     writeLog(source.folder, this.book.lines(0, this.book.sent));
     return source;
+  }
+
+  acknowledge(plants = this.book.sent): void {
+    for (const plant of range(0, plants)) this.book.acknowledged.add(plant);
   }
 
   /** Runs a command to its end, or for a random time. Returns whether it has ended, and what it prints. */
@@ -84,6 +88,18 @@ const SCENARIOS: Readonly<Record<string, (life: Life) => Promise<() => Promise<s
     return () => life.check();
   },
 
+  async "after a start on a log to which another program appended"(life) {
+    const { book, folder } = life;
+    book.sent = 200;
+    await life.start();
+    await book.createAll(life.target, range(0, 100));
+    await life.end("SIGTERM");
+    fs.appendFileSync(logPath(folder), book.lines(100, 200));
+    await life.start();
+    await book.createAll(life.target, range(100, 200));
+    return () => life.check();
+  },
+
   async "of a restore"(life) {
     const { book, folder } = life;
     const backup = join(makeFolder(life.t), "backup");
@@ -97,8 +113,26 @@ const SCENARIOS: Readonly<Record<string, (life: Life) => Promise<() => Promise<s
         fs.rmSync(folder, { recursive: true });
         assert.equal(await life.run(["restore", backup]), 0);
       }
-      for (const plant of range(0, book.sent)) book.acknowledged.add(plant);
+      life.acknowledge();
       return life.check();
+    };
+  },
+
+  async "of a backup"(life) {
+    const source = await life.makeSource();
+    const restored = new Life(life.t, join(makeFolder(life.t), "restored"));
+    restored.token = life.token;
+    restored.acknowledge(life.book.sent);
+    await source.start();
+    const stop = startLoad(source.target, life.book);
+    const copy = join(life.folder, "copy");
+    const { isDone } = await life.runAwhile("backup", copy, "--data", source.folder);
+    return async () => {
+      await stop();
+      await source.end("SIGKILL");
+      restored.book.sent = life.book.sent;
+      if ((await restored.run(["restore", copy])) === 0) return restored.check();
+      return isDone ? restored.messages : [];
     };
   },
 
