@@ -17,7 +17,7 @@ export interface ClientOptions {
   readonly token: string;
   /** Milliseconds for a call, or for each page of a list: 1 to 2^31 - 1, by default 30,000. */
   readonly deadlineMs?: number;
-  /** Sends each request. Default: the global `fetch` at that moment. */
+  /** Sends each request. Default: the global `fetch`, looked up for each request. */
   readonly fetch?: typeof globalThis.fetch;
 }
 

@@ -21,7 +21,7 @@ export type Format = (event: Notice | RequestMessage) => string;
 export function startLog(given: LogFormat | undefined, level: Level): void {
   const chosen = given ?? (process.stderr.isTTY ? "text" : "json");
   if (chosen === "off") {
-    // Where it listens and why it ends are printed all the same.
+    // Errors, and the line that says where it listens, are printed even then.
     const isPrinted = ({ level, event }: Notice) => level === "error" || event === "listening";
     reportTo((notice) => isPrinted(notice) && printNotice(notice));
     return;

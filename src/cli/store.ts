@@ -30,7 +30,7 @@ export const STORE = {
     isSecret: true,
   },
   databaseFile: {
-    ...text("FILE", "read that URL from this file, for each connection"),
+    ...text("FILE", "read the URL of the database from this file, for each new connection"),
     expected: "the path of a file that holds the URL",
     isSecret: true,
     parse: (given: string) => (given === "" || given.includes("://") ? undefined : given),

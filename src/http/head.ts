@@ -18,7 +18,7 @@ const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]*)(?::[0-9]*)?$/;
 
 /**
  * What two programs could read in two ways (request smuggling, RFC 9112 section 11.2) and Node's parser lets
- * through; `undefined` for an ordinary request. Only for our own server: another one's framing is its own.
+ * through; `undefined` for an ordinary request. Only `PlantServer` asks: a server of the embedder has its own rules.
  */
 export function framingErrorOf(req: IncomingMessage): PlantStoreError | undefined {
   const { httpVersion, rawHeaders } = req;

@@ -156,7 +156,7 @@ export class Listener {
     const prefix = `${this.#plantsPath}/`;
     const id = path.startsWith(prefix) ? parseCanonicalInt64(path.slice(prefix.length)) : undefined;
     if (id === undefined && path !== this.#plantsPath) {
-      // Express keeps what it was asked for: after app.use("/plants", listener) the path is "/".
+      // Express keeps the whole path in `originalUrl`: after app.use("/plants", listener), `url` is "/".
       const isShortened = "originalUrl" in req && `${req.originalUrl}`.startsWith(this.#plantsPath);
       const known = `${this.#plantsPath} or ${prefix}{id}, an int64 without leading zeros`;
       const why = isShortened ? "; the program around it has cut it: use app.use(listener)" : "";

@@ -54,7 +54,7 @@ export function ignoreFollowing(req: IncomingMessage): void {
   };
 }
 
-/** Node keeps nothing of a body that nobody reads: a packet may hold 11,000 pieces, each kept for a while. */
+/** Drops a body that nobody reads. Otherwise Node keeps each piece for a while, and one packet may hold 11,000. */
 export function ignoreBody(req: IncomingMessage): void {
   req.push = () => true;
   req.resume(); // or the parser may have paused the connection

@@ -49,7 +49,7 @@ export class Hosts {
   /** The parameters of `CHECK` and `PROBE`; the second is the id of the store, once one was found. */
   readonly expected: (string | null)[];
   readonly #options: HostOptions;
-  /** Those that were open, or being opened, when the last one was made. */
+  /** The newest connection, and those that were open or opening when it was made. Some may have closed since. */
   connections: readonly Connection[] = [];
   /** The server in use. */
   #primary: Server | undefined;
