@@ -26,7 +26,7 @@ class Connection {
   unanswered = 0;
   /** The newest request: until its response has left, or until the next one if it was refused or is not whole. */
   last: Exchange | undefined;
-  /** How many bytes were read when a request got a response that needs no good token. */
+  /** `socket.bytesRead` when a request was refused without a good token: another one at this count was in its packet. */
   refusedAt: number | undefined;
   keys = 0;
 }
@@ -151,7 +151,8 @@ export class Connections {
     const { last } = connection;
     if (last !== undefined && (last.isLast || !last.req.complete)) {
       last.closeAfter();
-      if (last.res.headersSent && error.code === "request_timeout") socket.destroy();
+      const isWritten = last.res.headersSent && last.res.socket !== null;
+      if (isWritten && error.code === "request_timeout") socket.destroy();
       else if (!last.req.complete) last.fail(error);
       if (last.isOver) linger(socket);
     } else {

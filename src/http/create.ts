@@ -77,8 +77,11 @@ function readBody(exchange: Exchange, bytesMax: number, onBody: (body: Buffer) =
         exchange.hold(COPIES * room);
         body = Buffer.concat([body.subarray(0, size)], room);
       }
-      if (size === 0) body = piece;
-      else piece.copy(body, size);
+      if (size > 0) piece.copy(body, size);
+      else {
+        exchange.hold(COPIES * end);
+        body = piece;
+      }
       size = end;
     } catch (error) {
       isRefused = true;
@@ -89,8 +92,8 @@ function readBody(exchange: Exchange, bytesMax: number, onBody: (body: Buffer) =
 }
 
 function tooLarge(bytesMax: number): PlantStoreError {
-  const limit = `${bytesMax} bytes in up to ${PIECES_MAX} pieces`;
-  return new PlantStoreError("body_too_large", `body: expected up to ${limit}, got more`);
+  const limit = `${bytesMax} bytes, and ${PIECES_MAX} chunks`;
+  return new PlantStoreError("body_too_large", `body: expected at most ${limit}, got more`);
 }
 
 /** The client sees it: the developer who mounted the listener wrongly sends the first request. */

@@ -112,7 +112,7 @@ export class Exchange {
   }
 
   /**
-   * Holds so many bytes in all, and those of any request, until it is over, but at most what one request can hold.
+   * Raises what this request holds to so many bytes, and those of any request, until it is over; never lowers it.
    *
    * @throws PlantStoreError `overloaded`.
    */

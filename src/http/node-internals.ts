@@ -1,7 +1,7 @@
 /**
  * Undocumented members of Node that the server uses, for safety and for speed: its HTTP parser hands over each
  * request by calling `onIncoming`, and each piece of a body by calling `push`. Elsewhere these functions have no
- * effect, or go the documented way.
+ * effect, or read a stream.
  */
 import { IncomingMessage } from "node:http";
 
@@ -30,7 +30,7 @@ export class DirectRequest extends IncomingMessage {
 export function readPieces(req: IncomingMessage, onPiece: OnPiece): void {
   if (req instanceof DirectRequest && !req.complete && req.readableLength === 0) {
     req.onPiece = onPiece;
-    req.read(0); // or Node would read the rest, as of a body that nobody wants
+    req.read(0); // marks the body as read, or Node would discard it after the response
   } else {
     req.on("data", onPiece).on("end", () => onPiece(null));
     req.resume(); // other code may have paused it
@@ -72,7 +72,7 @@ export function holdBody(req: IncomingMessage, until: Promise<unknown>): void {
     if (end > held.length) held = Buffer.concat([held.subarray(0, size)], 2 * end);
     piece?.copy(held, size);
     [size, isWhole] = [end, piece === null];
-    return size < 64 * 1024; // else no more is read for now
+    return false; // no more is read for now
   };
   const release = () => {
     req.push = push;

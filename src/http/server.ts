@@ -78,6 +78,7 @@ export class PlantServer {
       : http.createServer(settings);
     server.timeout = options.keepAliveTimeoutMs ?? NUMBER_OPTIONS.keepAliveTimeoutMs.default;
     server.maxHeadersCount = HEADERS_MAX + 1; // Node drops further ones silently
+    server.closeIdleConnections = () => {}; // it would cut a response that its client reads slowly
     const connections = new Connections(server, listener, connectionsMax);
     // As Linux permits by default: with Node's own 511, some of a thousand that arrive at once wait a second.
     server.listen({ host, port, backlog: 4096 });

@@ -62,7 +62,7 @@ export async function openLog(
     } catch {} // of a repair that was killed: the next start tries again
     return { lock, file, index, end };
   } catch (error) {
-    await file?.close();
+    await file?.close().catch(() => {}); // the error before says more
     await lock.close();
     throw error;
   }
