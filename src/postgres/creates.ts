@@ -61,7 +61,7 @@ export class Creates {
   queuedBytes = 0;
   readonly #database: Database;
   readonly #queueBytesMax = defaultBudget();
-  /** Those that are not used; the last one is used next. */
+  /** Those that are not used. The last one is used next; one that could not connect goes to the front. */
   readonly #idle: SerialConnection[];
   readonly #entries = new Map<bigint, Entry>();
   /** Entries for which no statement was sent yet. */
@@ -82,8 +82,10 @@ export class Creates {
       if (!isSamePlant(plant, decodeRow(row))) throw conflict(plant.id);
       return row[4] === entry.number && plant === entry.plant ? "created" : "replayed";
     } catch (error) {
-      // A row that was sent may still be stored: the response leaves the outcome open.
-      throw error instanceof DatabaseError ? writeFailed(error) : error;
+      if (!(error instanceof DatabaseError)) throw error;
+      const why = "the database did not confirm it; send the same request again";
+      const message = `Cannot say whether the plant was stored: ${why}`;
+      throw new PlantStoreError("write_failed", message, { cause: error });
     } finally {
       entry.callers--;
       if (entry.callers === 0 && this.#queue.delete(entry)) this.#remove(entry);
@@ -126,8 +128,8 @@ export class Creates {
       if (batch.length > 0) await this.#send(lane, batch, LOCK_TIMEOUT_MS);
       this.#idle.push(lane);
     } catch {
-      this.#idle.unshift(lane);
       await sleep(CONNECT_PAUSE_MS);
+      this.#idle.unshift(lane);
     }
     this.#flush();
   }
@@ -206,12 +208,4 @@ export class Creates {
   #remove({ plant, bytes }: Entry): void {
     if (this.#entries.delete(plant.id)) this.queuedBytes -= bytes;
   }
-}
-
-function writeFailed(cause: DatabaseError): PlantStoreError {
-  const why =
-    cause.sqlstate === undefined || cause.isLock
-      ? "Cannot say whether the plant was stored, because the database did not confirm it in time"
-      : "Cannot store the plant, because the database refuses it (the server's log has the reason)";
-  return new PlantStoreError("write_failed", `${why}: send the same request again`, { cause });
 }

@@ -1,8 +1,8 @@
 /**
  * Statements over a database: the probe, the proof of commits, and the warnings.
  *
- * Invariants. A statement is waited for while its host is the primary: to give it up would leave its process
- * waiting for the standby, and a new one would wait for the same. One probe, twice a second, is the lease of the
+ * Invariants. A statement that waits for its standby is not abandoned: the server would keep its process, and a new
+ * statement would wait as well. One probe, twice a second, is the lease of the
  * primary, and the poll of the tokens and of the settings. While a statement is slow, the other hosts are asked
  * whether one of them was promoted. A statement that is past its deadline, and on which the server does not
  * work, has lost its connection.
@@ -10,7 +10,7 @@
 import { clock, sleep } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { startAge } from "../core/live-tokens.ts";
-import type { DatabaseStatus, Timer } from "../core/services.ts";
+import type { Timer } from "../core/services.ts";
 import { type Connection, DatabaseError, type Rows } from "./connection.ts";
 import { type HostOptions, Hosts, SerialConnection, UnusableDatabaseError } from "./hosts.ts";
 import { explainMissing, LIST_TOKENS, NO_STANDBY, PROBE, STANDBYS, WORKING } from "./schema.ts";
@@ -30,15 +30,18 @@ export class Database {
   readonly hosts: Hosts;
   /** For statements that only read. */
   readonly reads: SerialConnection;
-  /** For writes that wait for no batch of creates: those of the tokens, and creates of locked rows. */
+  /** For creates of locked rows. */
   readonly writes: SerialConnection;
+  /** For changes of the tokens, which wait for no create. */
+  readonly changes: SerialConnection;
   readonly #probes: SerialConnection;
   readonly #requireSync: boolean;
   readonly #watching: Timer;
   #ticks = 0;
   /** The estimate of the engine; `undefined` before its first one. */
   plants: number | undefined;
-  #isSynchronous: boolean | undefined;
+  /** Whether commits wait for a standby, once it is known. */
+  isSynchronous: boolean | undefined;
   /** Since the newest probe that the primary has committed began. */
   leaseAge = () => 0;
   /** Why no probe commits, and when it was said last. */
@@ -55,12 +58,8 @@ export class Database {
     this.#watching.unref();
     this.reads = new SerialConnection(this.hosts);
     this.writes = new SerialConnection(this.hosts);
+    this.changes = new SerialConnection(this.hosts);
     this.#probes = new SerialConnection(this.hosts);
-  }
-
-  state(): DatabaseStatus {
-    const leaseAgeMs = this.leaseAge();
-    return { host: this.hosts.inUse, isSynchronous: this.#isSynchronous, leaseAgeMs };
   }
 
   /**
@@ -112,8 +111,8 @@ export class Database {
       throw new UnusableDatabaseError(connection.host, refusal);
     }
     const isSynchronous = standbys !== "";
-    if (!isSynchronous && this.#isSynchronous !== false) publishWarning(NO_STANDBY);
-    this.#isSynchronous = isSynchronous;
+    if (!isSynchronous && this.isSynchronous !== false) publishWarning(NO_STANDBY);
+    this.isSynchronous = isSynchronous;
     this.plants = Number(estimate) >= 0 ? Number(estimate) : undefined;
     this.leaseAge = age;
     if (this.#warned) publishWarning(`Reconnected to the database at "${hosts.inUse}"`);

@@ -117,7 +117,7 @@ export class Hosts {
     return this.#search;
   }
 
-  /** Asks all hosts, again and again until each has responded, or one accepts writes and the others had a round more. */
+  /** Asks all hosts every 100 ms until each has responded; after the first that accepts writes, once more. */
   async #findOnce(): Promise<Server> {
     const { hosts } = this.#readUrl();
     const outcomes = new Map<DatabaseHost, Server | DatabaseError>();

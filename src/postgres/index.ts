@@ -27,7 +27,7 @@ export interface PostgresOptions {
   readonly requireSync?: boolean | undefined;
   /** Every call ends within it. Default: 10 s. */
   readonly databaseDeadlineMs?: number | undefined;
-  /** Connections for creates; there are up to three more. Default: 4. */
+  /** Connections for creates; there are up to four more. Default: 4. */
   readonly databaseConnections?: number | undefined;
   /** Waits for a database that is away, with a warning at each deadline. Default: rejects at the first. */
   readonly isPatient?: boolean | undefined;
@@ -79,6 +79,9 @@ export async function openPostgres(options: PostgresOptions): Promise<PostgresSt
     const code = isUnusable ? "corruption" : "io_error";
     throw new PlantStoreError(code, cause.message, { cause });
   }
-  const tokenTable = new TokenTable(database);
-  return { plants, tokens, tokenTable, state: () => database.state(), close };
+  const state = () => {
+    const { hosts, isSynchronous, leaseAge } = database;
+    return { host: hosts.inUse, isSynchronous, leaseAgeMs: leaseAge() };
+  };
+  return { plants, tokens, tokenTable: new TokenTable(database), state, close };
 }

@@ -11,7 +11,7 @@ import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { encodeNewPlant, type NewPlant, unknownCursor, validatePlant } from "../core/plant.ts";
 import { Semaphore } from "../core/semaphore.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
-import { type DatabaseError, type Rows, withTimeout } from "./connection.ts";
+import { DatabaseError, type Rows, withTimeout } from "./connection.ts";
 import { Creates } from "./creates.ts";
 import type { Database } from "./database.ts";
 import { decodeRow, GET, PAGE } from "./schema.ts";
@@ -20,14 +20,21 @@ import { decodeRow, GET, PAGE } from "./schema.ts";
 const PAGE_PLANTS = 256;
 const PAGE_BYTES = 256 * 1024;
 
+/** Plants that one statement reads: each may have as many bytes as a body. */
+const GROUP_PLANTS_MAX = 16;
+interface Group {
+  readonly ids: bigint[];
+  /** By their ids. */
+  readonly rows: Promise<ReadonlyMap<unknown, Rows[number]>>;
+}
+
 /** A durable store of plants in a database, for any number of servers at the same time. */
 export class PostgresPlants implements PlantService {
   readonly #database: Database;
   readonly #creates: Creates;
   readonly #turns = new Semaphore(1);
-  /** Ids that the next statement reads, and its rows. */
-  #ids: bigint[] = [];
-  #reading: Promise<ReadonlyMap<unknown, Rows[number]>> | undefined;
+  /** The plants that the next statement reads. */
+  #next: Group | undefined;
   #isClosed = false;
 
   /** @internal */
@@ -50,9 +57,13 @@ export class PostgresPlants implements PlantService {
   async getLine(id: bigint): Promise<Buffer | undefined> {
     assertInt64(id);
     this.#assertOpen();
-    this.#ids.push(id);
-    this.#reading ??= this.#readNext();
-    const row = (await this.#read(this.#reading)).get(String(id));
+    const rows = await this.#read(() => {
+      const isOpen = this.#next !== undefined && this.#next.ids.length < GROUP_PLANTS_MAX;
+      const group = isOpen ? (this.#next as Group) : this.#makeGroup();
+      group.ids.push(id);
+      return group.rows;
+    });
+    const row = rows.get(String(id));
     return row && Buffer.from(encodeNewPlant(decodeRow(row)));
   }
 
@@ -64,8 +75,9 @@ export class PostgresPlants implements PlantService {
     for (;;) {
       this.#assertOpen();
       const values = [from, PAGE_PLANTS, PAGE_BYTES].map(String);
-      const page = reads.run((connection) => connection.query(PAGE, values), deadlineMs);
-      const rows = await this.#read(page);
+      const rows = await this.#read(() =>
+        reads.run((connection) => connection.query(PAGE, values), deadlineMs),
+      );
       const isCursor = from === after;
       if (isCursor && rows[0]?.[0] !== String(after)) throw unknownCursor(after);
       const lines = rows
@@ -84,24 +96,28 @@ export class PostgresPlants implements PlantService {
     return this.#creates.drain();
   }
 
-  /** The rows of all reads that begin until the statement before is over, by their ids. */
-  #readNext(): Promise<ReadonlyMap<unknown, Rows[number]>> {
+  /** Reads that begin until the statement before is over are one group. */
+  #makeGroup(): Group {
     const { reads, deadlineMs } = this.#database;
-    return this.#turns.run(async () => {
+    const ids: bigint[] = [];
+    const rows = this.#turns.run(async () => {
       await turn();
-      const ids = `{${this.#ids.join()}}`;
-      this.#ids = [];
-      this.#reading = undefined;
-      const rows = await reads.run((connection) => connection.query(GET, [ids]), deadlineMs);
-      return new Map(rows.map((row) => [row[0], row]));
+      if (this.#next === group) this.#next = undefined;
+      const values = [`{${ids.join()}}`];
+      const found = await reads.run((connection) => connection.query(GET, values), deadlineMs);
+      return new Map(found.map((row) => [row[0], row]));
     });
+    const group = { ids, rows };
+    this.#next = group;
+    return group;
   }
 
-  /** The outcome of a read, at its deadline at the latest; while the database is away longer than that, at once. */
-  async #read<T>(reading: Promise<T>): Promise<T> {
+  /** The outcome of a read, at its deadline at the latest. While the database is away longer than that, none begins. */
+  async #read<T>(read: () => Promise<T>): Promise<T> {
     const { deadlineMs, leaseAge } = this.#database;
     try {
-      return await withTimeout(leaseAge() < deadlineMs ? deadlineMs : 0, reading);
+      if (leaseAge() >= deadlineMs) throw new DatabaseError("The database is away");
+      return await withTimeout(deadlineMs, read());
     } catch (cause) {
       this.#database.warnOfRefusal(cause as DatabaseError);
       const why = "the database does not respond, or refuses it; retry later";

@@ -87,6 +87,8 @@ const STATE = `CASE
     WHEN store <> $2::uuid THEN 'it is another store, made anew or restored; if that is meant, start again'
     WHEN current_setting('server_encoding') <> 'UTF8' THEN 'create it with ENCODING ''UTF8'''
     WHEN current_setting('fsync') <> 'on' THEN 'run: ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();'
+    WHEN 'on' IN (current_setting('data_sync_retry'), current_setting('zero_damaged_pages'))
+      THEN 'data_sync_retry and zero_damaged_pages may lose plants; turn both off'
     WHEN current_setting('default_transaction_read_only') <> 'off' THEN 'default_transaction_read_only is on; turn it off'
     WHEN $1::boolean AND current_setting('synchronous_standby_names') = '' THEN '${NO_STANDBY.replaceAll("'", "''")}'
     WHEN $1::boolean AND NOT pg_has_role('pg_read_all_stats', 'USAGE') THEN 'run: GRANT pg_read_all_stats TO …;'

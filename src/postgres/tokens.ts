@@ -124,9 +124,9 @@ export class TokenTable {
   }
 
   async #run<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
-    const { deadlineMs, writes } = this.#database;
+    const { deadlineMs, changes } = this.#database;
     try {
-      return await withTimeout(deadlineMs, writes.run(work, deadlineMs));
+      return await withTimeout(deadlineMs, changes.run(work, deadlineMs));
     } catch (cause) {
       if (!(cause instanceof DatabaseError)) throw cause;
       const next = "log in as the owner of the tables, and list the tokens to see if it was made";
