@@ -209,7 +209,8 @@ export class Cluster {
   /** Ends the sessions of all servers. */
   async endSessions(): Promise<void> {
     const condition = "usename = 'plant_store'";
-    await this.sql(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${condition}`);
+    const end = "pg_terminate_backend(pid, 60000)"; // waits until each has ended
+    await this.sql(`SELECT ${end} FROM pg_stat_activity WHERE ${condition}`);
   }
 
   /** A new database with the tables of the store, and the role `plant_store` for its servers. */

@@ -20,6 +20,7 @@ const cluster = new SharedCluster();
 /** What is unfit, the statements that make it so, those that fix it, and what the refusal names. */
 const UNFIT = `
 without fsync | ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf() | ALTER SYSTEM RESET fsync; SELECT pg_reload_conf() | fsync
+that forgives damage | ALTER SYSTEM SET zero_damaged_pages = on; SELECT pg_reload_conf() | ALTER SYSTEM RESET zero_damaged_pages; SELECT pg_reload_conf() | zero_damaged_pages
 read-only | ALTER ROLE plant_store SET default_transaction_read_only = on | ALTER ROLE plant_store RESET ALL | read_only
 with a table that is not logged | ALTER TABLE plants SET UNLOGGED | ALTER TABLE plants SET LOGGED | plants SET LOGGED
 of another version | UPDATE about SET version = 2 | UPDATE about SET version = 1 | not of version 1
