@@ -3,7 +3,6 @@
  *
  * A request that got a response before its body was whole, or whose client has left, creates nothing.
  */
-import { AsyncResource } from "node:async_hooks";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodePlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
@@ -42,8 +41,15 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
       exchange.finish();
     }
   };
-  // Node calls listeners outside of the AsyncLocalStorage of the program around them.
-  readBody(exchange, bytesMax, isOurs ? onBody : AsyncResource.bind(onBody));
+  let whenRead: (body: Buffer) => void = onBody;
+  if (!isOurs) {
+    // Listeners run outside of the AsyncLocalStorage of the program around them, and promises inside.
+    const reading = new Promise<Buffer>((resolve) => {
+      whenRead = resolve;
+    });
+    void reading.then(onBody);
+  }
+  readBody(exchange, bytesMax, whenRead);
   // The client waits for that; another server has sent it already.
   if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
 }
