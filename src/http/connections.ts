@@ -17,6 +17,8 @@ import { ignoreFollowing } from "./node-internals.ts";
 const UNANSWERED_MAX = 16;
 /** New keys of TLS: each is as much work as a small request, and no client needs so many. */
 const KEYS_MAX = 16;
+/** How often idle connections are looked for. A timer of Node's for each is set at each request: 5 % of a create. */
+const SWEEP_MS = 1000;
 /** The client of all connections that have shown no good token. */
 const ANONYMOUS = "";
 
@@ -29,19 +31,29 @@ class Connection {
   /** `socket.bytesRead` when a request was refused without a good token: another one at this count was in its packet. */
   refusedAt: number | undefined;
   keys = 0;
+  /** Since when nothing came and no response was owed, at the last sweep. */
+  idleSince = performance.now();
+  /** `socket.bytesRead` at the last sweep. */
+  sweptBytes = 0;
 }
 
 export class Connections {
   readonly #listener: Listener;
   readonly #max: number;
+  readonly #idleMs: number;
   readonly #all = new Map<Socket, Connection>();
   #evictions = 0;
   #isDraining = false;
 
   /** Takes over the connections of a server. */
-  constructor(server: Server, listener: Listener, max: number) {
+  constructor(server: Server, listener: Listener, max: number, idleMs: number) {
     this.#listener = listener;
     this.#max = max;
+    this.#idleMs = idleMs;
+    server.on("listening", () => {
+      const sweeping = setInterval(() => this.#sweep(), Math.min(SWEEP_MS, idleMs)).unref();
+      server.on("close", () => clearInterval(sweeping));
+    });
     server.on("connection", this.#add);
     server.on("secureConnection", (socket: Socket) => {
       socket.allowHalfOpen = true; // as without TLS, but not during the handshake
@@ -138,6 +150,17 @@ export class Connections {
     const isDone = req.complete && !exchange.isLast;
     if (isDone && connection.last === exchange) connection.last = undefined;
   };
+
+  #sweep(): void {
+    const now = performance.now();
+    for (const [socket, connection] of this.#all) {
+      const isBusy = connection.unanswered > 0 || connection.sweptBytes !== socket.bytesRead;
+      if (isBusy) connection.idleSince = now;
+      connection.sweptBytes = socket.bytesRead;
+      if (now - connection.idleSince >= this.#idleMs) socket.destroy();
+      else if (socket.writableLength > 0 && !socket.timeout) socket.setTimeout(this.#idleMs);
+    }
+  }
 
   /** The parser gave up on the bytes that came last, or the time for a request ran out. */
   #refuse(socket: Socket, cause: NodeJS.ErrnoException): void {

@@ -68,8 +68,8 @@ a client may change its TLS keys for ever: http/connection
 - ++connection.keys >= KEYS_MAX
 + false
 an idle connection is closed during a create: http/limits.slow
--       if (unanswered === 0 || socket.writableLength > 0) socket.destroy();
-+       socket.destroy();
+- connection.unanswered > 0 || connection.sweptBytes
++ connection.sweptBytes
 a client that reads nothing holds a stream for ever: http/stream
 - if (unanswered === 0 || socket.writableLength > 0) socket.destroy();
 + if (unanswered === 0) socket.destroy();
