@@ -31,7 +31,7 @@ export interface ServerOptions extends ListenerOptions {
   /** The time to send a whole request, its headers within 10 s; then 408. Default: 30,000. */
   readonly requestTimeoutMs?: number | undefined;
   /**
-   * A connection is closed after this if it is idle, or if its client takes nothing of a response. Default:
+   * A connection on which nothing moved for so long is closed, unless a request on it is carried out. Default:
    * 75,000, so that a load balancer closes first.
    */
   readonly keepAliveTimeoutMs?: number | undefined;

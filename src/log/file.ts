@@ -74,7 +74,7 @@ export class LogFile {
     this.end = end;
   }
 
-  /** Cuts what a failed append has written. If that is what the calls reported, there was no room; else a sync failed. */
+  /** Cuts what a failed append has written: as much as the calls reported if the disk was full, more if a sync failed. */
   async #undo(written: number, end: number, cause: unknown): Promise<never> {
     const why = `Cannot write "${this.path}": ${describeSystemError(cause)}`;
     let isRefusal = isNoRoom(cause);
