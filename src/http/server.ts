@@ -93,7 +93,10 @@ export class PlantServer {
    * @throws Error if they do not belong together, and the old pair stays; TypeError without `tls`.
    */
   replaceCertificate(tls: TlsOptions): void {
-    (this.#server as https.Server).setSecureContext(secureContextOf(tls));
+    if (!(this.#server instanceof https.Server)) {
+      throw new TypeError("Cannot replace the certificate: the server was started without one");
+    }
+    this.#server.setSecureContext(secureContextOf(tls));
   }
 
   /**
