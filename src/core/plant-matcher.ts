@@ -79,10 +79,10 @@ export class PlantMatcher {
     let at = first;
     let low = 0; // the magnitude, as two unsigned words
     let high = 0;
-    for (; at < first + SHORT_DIGITS && isDigit(bytes[at]); at++) {
+    for (; at < first + SHORT_DIGITS && IS_DIGIT[bytes[at] as number] === 1; at++) {
       low = low * 10 + (bytes[at] as number) - ZERO;
     }
-    for (; at <= first + DIGITS_MAX && isDigit(bytes[at]); at++) {
+    for (; at <= first + DIGITS_MAX && IS_DIGIT[bytes[at] as number] === 1; at++) {
       const sum = low * 10 + (bytes[at] as number) - ZERO;
       low = sum >>> 0;
       high = high * 10 + (sum - low) / WORD;
@@ -142,15 +142,12 @@ const TAG_END = wordOf('ag":');
 /** Each table has 1 for the bytes of its kind. Plain ones need no escape in a string. */
 const IS_PLAIN = tableOf(/[ !#-[\]-\xff]/);
 const IS_SHORT_ESCAPE = tableOf(/["\\/bfnrt]/);
+const IS_DIGIT = tableOf(/[0-9]/);
 const IS_HEX_DIGIT = tableOf(/[0-9a-fA-F]/);
 
 /** Four ASCII characters as a little-endian word. */
 function wordOf(text: string): number {
   return new DataView(new TextEncoder().encode(text).buffer).getInt32(0, true);
-}
-
-function isDigit(byte: number | undefined): boolean {
-  return byte !== undefined && byte >= ZERO && byte <= ZERO + 9;
 }
 
 function tableOf(pattern: RegExp): Uint8Array {

@@ -5,8 +5,6 @@
  * covers its own bytes and the length of the file, `sync` all bytes of the file, and neither covers a new
  * name: that takes `syncFolder`. Synchronous methods take effect before they return, so a check and the step
  * that relies on it can share a turn of the event loop.
- *
- * A simulation replaces the disk by one that loses power.
  */
 import fs from "node:fs";
 import fsPromises, { type FileHandle } from "node:fs/promises";

@@ -74,20 +74,21 @@ export class LogFile {
     this.end = end;
   }
 
-  /** Cuts what a failed append has written: as much as the calls reported if the disk was full, more if a sync failed. */
+  /** Cuts what a failed append has written. */
   async #undo(written: number, end: number, cause: unknown): Promise<never> {
     const why = `Cannot write "${this.path}": ${describeSystemError(cause)}`;
-    let isRefusal = isNoRoom(cause);
+    let found: number;
     try {
       this.assertUnchanged(this.end, end); // a longer file holds bytes of another program: do not cut it
-      const found = Number(this.#file.state().size) - this.end;
-      isRefusal &&= found === written;
+      found = Number(this.#file.state().size) - this.end;
       if (found > 0) await this.#cut(this.end);
-      if (isRefusal) this.assertUnchanged(); // nor was it changed while the cut was synced
     } catch (error) {
-      if (isRefusal && error instanceof PlantStoreError) throw error;
+      if (isNoRoom(cause) && error instanceof PlantStoreError) throw error; // changed by another program
       throw unsyncedError(`${why}; nor can it be undone: ${describeSystemError(error)}`, error);
     }
+    // A file that grew by more than the calls reported was written, and its sync failed.
+    const isRefusal = isNoRoom(cause) && found === written;
+    if (isRefusal) this.assertUnchanged(); // nor was it changed while the cut was synced
     throw new PlantStoreError(isRefusal ? "write_failed" : "store_failed", why, { cause });
   }
 

@@ -146,11 +146,8 @@ function watch(entry: string): () => void {
   const { ino } = fs.lstatSync(entry, { bigint: true });
   return () => {
     if (fs.lstatSync(entry, { bigint: true, throwIfNoEntry: false })?.ino === ino) return;
-    throw new PlantStoreError(
-      "locked",
-      `"${entry}" was removed or replaced while this process held it, so another process may write the same ` +
-        "data; find the program that removes lock files, then start again",
-    );
+    const message = `"${entry}" was removed or replaced; find the program that did it, then start again`;
+    throw new PlantStoreError("locked", message);
   };
 }
 
@@ -195,7 +192,7 @@ function findHolder(directory: string, name: string): Promise<Holder | undefined
 function lockedError(directory: string, holder: Holder | "silent" = "silent"): PlantStoreError {
   const by =
     holder === "silent"
-      ? `a process that does not respond (fuser "${directory}"/*lock.*)`
+      ? `a process that has just started, or does not respond (fuser "${directory}"/*lock.*)`
       : `"${holder.command}" (process ${holder.pid} on "${holder.host}", since ${holder.since})`;
   const message = `Cannot use "${directory}": it is in use by ${by}; stop that process, or wait for it`;
   return new PlantStoreError("locked", message);

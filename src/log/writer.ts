@@ -30,14 +30,16 @@ export class LogWriter {
   end: Checkpoint;
   /** Bytes of records that were accepted and not yet acknowledged, those being written included. */
   queuedBytes = 0;
+  /** Why nothing can be appended any more, once the writer has failed for good. */
+  failure: PlantStoreError | undefined;
   readonly #file: LogFile;
   readonly #queueBytesMax: number;
   /** The batches that wait; only the last one takes more records. */
   readonly #queue: Batch[] = [];
   #flushing: Promise<void> | undefined;
-  /** The write under way. */
   #writing: Promise<void> | undefined;
-  #failure: PlantStoreError | undefined;
+  /** One look at the file for all that ask in one turn. */
+  #looking: Promise<void> | undefined;
   #reportFailure: (error: PlantStoreError) => void = () => {};
   #refusedAt: number | undefined;
   #warnedAt = Number.NEGATIVE_INFINITY;
@@ -55,11 +57,6 @@ export class LogWriter {
     });
   }
 
-  /** Why nothing can be appended any more, once the writer has failed for good. */
-  get failure(): PlantStoreError | undefined {
-    return this.#failure;
-  }
-
   /** How long ago the disk had no room for the last batch; `undefined` if it was written. */
   get msSinceRefusal(): number | undefined {
     return this.#refusedAt === undefined ? undefined : clock.monotonicMs() - this.#refusedAt;
@@ -73,7 +70,7 @@ export class LogWriter {
    * @throws PlantStoreError `overloaded`: nothing was written; `store_failed`.
    */
   append(record: string): { readonly start: Promise<number>; readonly at: number } {
-    if (this.#failure !== undefined) throw this.#failure;
+    if (this.failure !== undefined) throw this.failure;
     const bytes = Buffer.byteLength(record) + 1; // with its line feed
     // An empty queue takes any record.
     if (this.queuedBytes > 0 && this.queuedBytes + bytes > this.#queueBytesMax) {
@@ -92,12 +89,19 @@ export class LogWriter {
 
   /** Resolves in a turn in which the lock is held, and the file is as it was written. @throws `store_failed`. */
   async assertUnchanged(): Promise<void> {
+    this.#looking ??= this.#look();
+    await this.#looking;
+    if (this.failure !== undefined) throw this.failure;
+  }
+
+  async #look(): Promise<void> {
+    await turn();
+    this.#looking = undefined;
     try {
-      await (this.#writing ?? this.#file.assertUnchanged());
+      await (this.#writing ?? this.#file.assertUnchanged()); // a write ends with the same look
     } catch (cause) {
       this.fail(cause);
     }
-    if (this.#failure !== undefined) throw this.#failure;
   }
 
   /** Waits until every accepted append was acknowledged or rejected. */
@@ -128,7 +132,7 @@ export class LogWriter {
       error = isRefusal ? this.#refuse(cause) : this.fail(cause);
     }
     this.queuedBytes -= bytes.length; // before any response: its client may append at once
-    error = this.#failure ?? error;
+    error = this.failure ?? error;
     if (error !== undefined) return batch.fail(error);
     this.#refusedAt = undefined;
     const start = this.end.bytes;
@@ -153,20 +157,20 @@ export class LogWriter {
 
   /** Fails for good: rejects every queued append. Returns the first failure. */
   fail(cause: unknown): PlantStoreError {
-    this.#failure ??= new PlantStoreError(
+    this.failure ??= new PlantStoreError(
       "store_failed",
       "Cannot use the store: it has stopped after a failure of its disk or data directory; " +
         "a create may or may not be stored: send the same request again",
       { cause },
     );
     const isUnsynced = (cause as PlantStoreError | undefined)?.code === "unsynced";
-    if (isUnsynced) this.#failure.cause = cause; // it decides the exit status
+    if (isUnsynced) this.failure.cause = cause; // it decides the exit status
     for (const waiting of this.#queue.splice(0)) {
       this.queuedBytes -= waiting.size;
-      waiting.fail(this.#failure);
+      waiting.fail(this.failure);
     }
-    this.#reportFailure(this.#failure);
-    return this.#failure;
+    this.#reportFailure(this.failure);
+    return this.failure;
   }
 }
 

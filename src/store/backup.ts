@@ -147,11 +147,8 @@ export async function backupInto(
     disk.list(folder).filter((entry) => entry !== name && isBackup(entry)),
   );
   const tooMany = older.sort().slice(0, Math.max(0, older.length + 1 - keep));
-  return {
-    ...report,
-    name,
-    removed: tooMany.filter((entry) => tryRemove(path.join(folder, entry))),
-  };
+  const removed = tooMany.filter((entry) => tryRemove(path.join(folder, entry)));
+  return { ...report, name, removed };
 }
 
 /** Returns false, with a warning, for a folder that holds more than a backup: it may have been served. */

@@ -48,7 +48,8 @@ export async function openLog(
     for await (const _ of scan.lines(log, onProgress));
     loader.flush();
     if (index.size < scan.plants) {
-      for await (const _ of new Scan(index).lines(log)); // an id is there twice: throws, with its place
+      // An id is there twice, which the loader does not see: this pass throws, with its place.
+      for await (const _ of new Scan(index).lines(log));
       throw ioError(`Cannot read "${logPath}"`, "it changed while it was read");
     }
     const { end, tail } = scan;
@@ -87,10 +88,11 @@ export function assertMayBeMissing(logPath: string, checkpoint?: Checkpoint): Pr
 /** Keeps an unfinished end in quarantine, and cuts it. */
 async function cutTail(file: LogFile, start: number, tail: Buffer): Promise<void> {
   const kept = tail.at(-1) === LINE_FEED ? tail : Buffer.concat([tail, Buffer.of(LINE_FEED)]);
+  /** Returns whether there was room. */
   const tryKeep = async () => {
-    const error = await quarantine(file.path, kept).catch((cause) => cause);
-    if (error !== undefined && !isNoRoom(error.cause)) throw error;
-    return error === undefined;
+    const error = await quarantine(file.path, kept).catch((cause: PlantStoreError) => cause);
+    if (error && !isNoRoom(error.cause)) throw error;
+    return !error;
   };
   let isKept = await tryKeep();
   await file.cut(start);

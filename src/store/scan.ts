@@ -49,7 +49,7 @@ export class Scan {
     const { file, durableBytes, checkpoint = EMPTY_LOG } = log;
     const size = durableBytes ?? file.end;
     const changed = `its ${size} bytes are not those that were stored`;
-    let isAsKnown = checkpoint.bytes + checkpoint.crc32 === 0; // an empty log has no block
+    let isAsKnown = checkpoint.bytes === 0 && checkpoint.crc32 === 0;
     let problem: string | undefined; // of the first line that is not good
     for await (const { bytes, offset } of readBlocks(file, 0, size)) {
       const length = readPlants(bytes, ({ idLow, idHigh }, start) => {
@@ -61,7 +61,7 @@ export class Scan {
       });
       const lines = bytes.subarray(0, length);
       const known = checkpoint.bytes - offset;
-      if (known >= 0 && known <= length) {
+      if (known > 0 && known <= length) {
         const { crc32 } = extendCheckpoint(this.end, lines.subarray(0, known));
         isAsKnown = crc32 === checkpoint.crc32;
         if (!isAsKnown) throw changedError(file.path, changed, checkpoint);

@@ -53,7 +53,7 @@ a folder is opened and not synced: kernel/sync-order
 + const handle = await fsPromises.open("/dev/null", O_RDONLY);
 log/file.ts
 a refusal does not notice that the log has gone meanwhile: log/file
--       if (isRefusal) this.assertUnchanged(); // nor was it changed while the cut was synced
+-     if (isRefusal) this.assertUnchanged(); // nor was it changed while the cut was synced
 a file is replaced though its lock is lost: log/file
 -     lock?.assertHeld();
 a start whose quarantine is not synced may be tried again: store/open
@@ -82,7 +82,7 @@ a lock that another process has taken is held: log/lock
 + throwIfNoEntry: false }) !== undefined) return;
 log/writer.ts
 a failed cut counts less than what failed before: log/writer
--     if (isUnsynced) this.#failure.cause = cause; // it decides the exit status
+-     if (isUnsynced) this.failure.cause = cause; // it decides the exit status
 +     void isUnsynced;
 what waits for the disk has no bound: log/writer
 - if (this.queuedBytes > 0 && this.queuedBytes + bytes > this.#queueBytesMax) {
@@ -113,7 +113,7 @@ an offset of more than 32 bits is cut: store/id-index
 + table[at + 3] = 0;
 store/open.ts
 a start without room for quarantine is refused: store/open
--     if (error !== undefined && !isNoRoom(error.cause)) throw error;
+-     if (error && !isNoRoom(error.cause)) throw error;
 +     if (error !== undefined) throw error;
 store/scan.ts
 an unfinished write of a running server is left out of a backup without a word: store/repair
@@ -122,7 +122,7 @@ an unfinished write of a running server is left out of a backup without a word: 
 a log that was cut below its checkpoint is served: store/logs
 -     if (!isAsKnown && problem === undefined) throw changedError(file.path, changed, checkpoint);
 a damaged checkpoint of an empty log goes unnoticed: store/logs
--     let isAsKnown = checkpoint.bytes + checkpoint.crc32 === 0;
+-     let isAsKnown = checkpoint.bytes === 0 && checkpoint.crc32 === 0;
 +     let isAsKnown = checkpoint.bytes === 0;
 store/import-export.ts
 an import goes on after an error of the store: store/import
