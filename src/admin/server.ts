@@ -11,6 +11,7 @@ import { type AddressInfo, isIP } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { ERRORS, statusOf } from "../core/errors.ts";
 import { formatHostPort } from "../core/text.ts";
+import { INTERNAL } from "../http/exchange.ts";
 import { ignoreBody, ignoreFollowing } from "../http/node-internals.ts";
 import { OPENAPI } from "../http/openapi.ts";
 import { encodeMetrics } from "./metrics.ts";
@@ -108,7 +109,7 @@ function respond(req: IncomingMessage, res: ServerResponse, status: Status, reco
     }
   } catch (error) {
     publishWarning(`Cannot respond to ${path} of the admin listener`, error);
-    return refuse(res, ERRORS.internal, "internal server error; the reason is in the server's log");
+    return refuse(res, ERRORS.internal, INTERNAL);
   }
 }
 

@@ -7,11 +7,12 @@
 import { IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
+import type { PlantStoreError } from "../core/errors.ts";
 import { overloaded } from "./budget.ts";
 import { Exchange, linger } from "./exchange.ts";
 import { errorOfParser, framingErrorOf } from "./head.ts";
 import type { Listener } from "./listener.ts";
-import { ignoreFollowing } from "./node-internals.ts";
+import { ignoreBody } from "./node-internals.ts";
 
 /** For each connection. No ordinary client sends so many ahead, and a few that did would delay everybody. */
 const UNANSWERED_MAX = 16;
@@ -50,10 +51,8 @@ export class Connections {
     this.#listener = listener;
     this.#max = max;
     this.#idleMs = idleMs;
-    server.on("listening", () => {
-      const sweeping = setInterval(() => this.#sweep(), Math.min(SWEEP_MS, idleMs)).unref();
-      server.on("close", () => clearInterval(sweeping));
-    });
+    const sweeping = setInterval(this.#sweep, Math.min(SWEEP_MS, idleMs)).unref();
+    server.on("close", () => clearInterval(sweeping));
     server.on("connection", this.#add);
     server.on("secureConnection", (socket: Socket) => {
       socket.allowHalfOpen = true; // as without TLS, but not during the handshake
@@ -70,9 +69,8 @@ export class Connections {
       if (connection !== undefined && ++connection.keys >= KEYS_MAX) socket.destroy();
     });
     server.on("timeout", (socket: Socket) => {
-      const { unanswered = 0 } = this.#all.get(socket) ?? {};
       // A response that the client does not take would hold its memory for ever.
-      if (unanswered === 0 || socket.writableLength > 0) socket.destroy();
+      if (socket.writableLength > 0) socket.destroy();
     });
     server.on("request", this.#handle);
     server.on("checkExpectation", this.#handle); // else Node responds 417 without a body
@@ -108,36 +106,26 @@ export class Connections {
     );
   }
 
-  readonly #handle = (req: IncomingMessage, res: ServerResponse) => {
+  readonly #handle = (req: IncomingMessage, res: ServerResponse, parserError?: PlantStoreError) => {
     const { socket } = req;
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
-    const { last } = connection;
+    const { last, refusedAt } = connection;
     // An ordinary client waits for a response that needs no good token: nothing follows in its packet.
-    if (connection.refusedAt !== undefined && connection.refusedAt === socket.bytesRead) {
-      last?.closeAfter();
-      if (last?.isOver) linger(socket);
-    }
+    if (refusedAt === socket.bytesRead && parserError === undefined) last?.closeAfter();
     if (last?.isLast === true) {
-      ignoreFollowing(req);
-      req.resume();
-      if (++connection.unanswered > 2 * UNANSWERED_MAX) socket.destroy(); // Node did not ignore it
+      ignoreBody(req);
       return;
     }
-    const exchange = this.#begin(connection, req, res);
-    const isOneTooMany = connection.unanswered > UNANSWERED_MAX;
-    this.#listener.handle(exchange, isOneTooMany ? overloaded() : framingErrorOf(req));
-    if (exchange.caller !== undefined) connection.client = exchange.caller.name;
-    else if (exchange.res.headersSent) connection.refusedAt = socket.bytesRead;
-  };
-
-  #begin(connection: Connection, req: IncomingMessage, res: ServerResponse): Exchange {
     const exchange = new Exchange(req, res, this.#listener, this.#end);
-    connection.unanswered++;
     connection.last = exchange;
     if (this.#isDraining) exchange.closeAfter();
-    return exchange;
-  }
+    const isOneTooMany = ++connection.unanswered > UNANSWERED_MAX;
+    const error = parserError ?? (isOneTooMany ? overloaded() : framingErrorOf(req));
+    this.#listener.handle(exchange, error);
+    if (exchange.caller !== undefined) connection.client = exchange.caller.name;
+    else if (res.headersSent) connection.refusedAt = socket.bytesRead;
+  };
 
   readonly #end = (exchange: Exchange) => {
     const { caller, req } = exchange;
@@ -147,11 +135,10 @@ export class Connections {
     if (exchange.isLast) linger(req.socket);
     if (caller === undefined) return;
     connection.client = caller.name; // perhaps its token took a while to verify
-    const isDone = req.complete && !exchange.isLast;
-    if (isDone && connection.last === exchange) connection.last = undefined;
+    if (req.complete && connection.last === exchange) connection.last = undefined;
   };
 
-  #sweep(): void {
+  readonly #sweep = () => {
     const now = performance.now();
     for (const [socket, connection] of this.#all) {
       const isBusy = connection.unanswered > 0 || connection.sweptBytes !== socket.bytesRead;
@@ -160,7 +147,7 @@ export class Connections {
       if (now - connection.idleSince >= this.#idleMs) socket.destroy();
       else if (socket.writableLength > 0 && !socket.timeout) socket.setTimeout(this.#idleMs);
     }
-  }
+  };
 
   /** The parser gave up on the bytes that came last, or the time for a request ran out. */
   #refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
@@ -177,11 +164,10 @@ export class Connections {
       const isWritten = last.res.headersSent && last.res.socket !== null;
       if (isWritten && error.code === "request_timeout") socket.destroy();
       else if (!last.req.complete) last.fail(error);
-      if (last.isOver) linger(socket);
     } else {
       const req = new IncomingMessage(socket); // these bytes never became one
       const res = new ServerResponse(req);
-      this.#listener.handle(this.#begin(connection, req, res), error);
+      this.#handle(req, res, error);
       if (connection.unanswered === 1) res.assignSocket(socket);
       else last?.res.once("close", () => socket.destroyed || res.assignSocket(socket));
     }

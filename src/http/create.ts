@@ -3,6 +3,7 @@
  *
  * A request that got a response before its body was whole, or whose client has left, creates nothing.
  */
+import { AsyncResource } from "node:async_hooks";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodePlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
@@ -26,7 +27,6 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   const { bytesRead } = req.socket; // when the token was verified
   checkBodyHeaders(req);
   const onBody = async (body: Buffer) => {
-    exchange.begin();
     try {
       exchange.bodyBytes = body.length;
       const isLate = req.socket.bytesRead !== bytesRead;
@@ -37,68 +37,57 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
       exchange.respond({ status: 200, body: encodePlant(plant) });
     } catch (error) {
       exchange.fail(error);
-    } finally {
-      exchange.finish();
     }
   };
-  let whenRead: (body: Buffer) => void = onBody;
-  if (!isOurs) {
-    // Listeners run outside of the AsyncLocalStorage of the program around them, and promises inside.
-    const reading = new Promise<Buffer>((resolve) => {
-      whenRead = resolve;
-    });
-    void reading.then(onBody);
-  }
-  readBody(exchange, bytesMax, whenRead);
+  // Listeners of a stream run outside of the AsyncLocalStorage of the program around this listener.
+  readBody(exchange, bytesMax, isOurs ? onBody : AsyncResource.bind(onBody));
   // The client waits for that; another server has sent it already.
   if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
 }
+
+type OnBody = (body: Buffer) => Promise<void>;
 
 /**
  * Calls `onBody` with the body, unless the client leaves before its end; responds to a body that is refused.
  *
  * @throws PlantStoreError `body_too_large`, `overloaded` or `internal`, by the head.
  */
-function readBody(exchange: Exchange, bytesMax: number, onBody: (body: Buffer) => void): void {
-  const { req } = exchange;
+function readBody(exchange: Exchange, bytesMax: number, onBody: OnBody): void {
+  const { req, res } = exchange;
   const declared = Number(req.headers["content-length"] ?? 0);
-  if (declared > bytesMax) throw tooLarge(bytesMax);
+  if (declared > bytesMax) throw tooLarge(`${bytesMax} bytes`);
   const isDecoded = typeof req.readableEncoding === "string";
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
   exchange.hold(COPIES * declared);
-  let [body, size, pieces, isRefused] = [NOTHING, 0, 0, false];
+  let [body, size, pieces] = [NOTHING, 0, 0];
   readPieces(req, (piece) => {
-    if (isRefused) return;
+    if (res.headersSent) return; // it was refused
     if (piece === null) {
-      onBody(body.length === size ? body : body.subarray(0, size));
+      exchange.work = onBody(body.length === size ? body : body.subarray(0, size));
       body = NOTHING;
       return;
     }
     const end = size + piece.length;
     try {
       if (!Buffer.isBuffer(piece)) throw touchedBody();
-      if (end > bytesMax || ++pieces > PIECES_MAX) throw tooLarge(bytesMax);
-      if (size > 0 && end > body.length) {
-        const room = end <= declared ? declared : Math.min(2 * end, bytesMax);
-        exchange.hold(COPIES * room);
-        body = Buffer.concat([body.subarray(0, size)], room);
-      }
-      if (size > 0) piece.copy(body, size);
+      if (end > bytesMax) throw tooLarge(`${bytesMax} bytes`);
+      if (++pieces > PIECES_MAX) throw tooLarge(`${PIECES_MAX} chunks`);
+      exchange.hold(COPIES * end);
+      if (size === 0) body = piece;
       else {
-        exchange.hold(COPIES * end);
-        body = piece;
+        const room = end <= declared ? declared : Math.min(2 * end, bytesMax);
+        if (end > body.length) body = Buffer.concat([body.subarray(0, size)], room);
+        piece.copy(body, size);
       }
       size = end;
     } catch (error) {
-      isRefused = true;
       body = NOTHING; // the connection may keep the request
       exchange.fail(error);
     }
   });
 }
 
-function tooLarge(bytesMax: number): PlantStoreError {
-  const limit = `${bytesMax} bytes, and ${PIECES_MAX} chunks`;
+function tooLarge(limit: string): PlantStoreError {
   return new PlantStoreError("body_too_large", `body: expected at most ${limit}, got more`);
 }
 

@@ -45,7 +45,7 @@ const HEADERS: Readonly<Record<string, readonly string[]>> = {
 };
 /** A request and its response in Node, besides what `hold` is told (measured). */
 const REQUEST_BYTES = 8 * 1024;
-const INTERNAL = "internal server error; the reason is in the server's log";
+export const INTERNAL = "internal server error; the reason is in the server's log";
 
 /** Characters that have no meaning in a header, a line of a log, a shell or a page. */
 const SAFE_ID = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
@@ -53,18 +53,17 @@ const SAFE_ID = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
 const OUR_ID = `${randomBytes(6).toString("hex")}-`;
 let made = 0;
 
-/** The path of a request target, which may be a path or a URL (RFC 9112 section 3.2). */
-export function pathOf(target: string): string {
-  const path = target.startsWith("/") ? target : target.replace(/^https?:\/\/[^/?#]*/i, "");
-  const query = path.indexOf("?");
-  return query < 0 ? path : path.slice(0, query);
-}
+/** What is not the path in a request target, which may be a path or a URL (RFC 9112 section 3.2). */
+const NO_PATH = /^https?:\/\/[^/?#]*|\?.*/gis;
 
 export class Exchange {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
   /** The client's own `X-Request-Id` if it is safe to repeat, else one of ours. */
   readonly requestId: string;
+  /** Of the response, names and values in turn. */
+  readonly headers: string[];
+  readonly path: string;
   token = "";
   /** Whose request it is, once its token is accepted. */
   caller: VerifiedToken | undefined;
@@ -74,6 +73,10 @@ export class Exchange {
   readonly isOurs: boolean;
   /** The connection closes after the response, and no request that follows is carried out. */
   isLast = false;
+  /** The system has the response, or the client has left. */
+  isOver: boolean;
+  /** Never rejects. What the request holds is not given back before its end, so that work cannot pile up. */
+  work: Promise<void> | undefined;
   readonly #shared: Shared;
   readonly #onEnd: OnEnd | undefined;
   /** Only for what is published. */
@@ -81,10 +84,7 @@ export class Exchange {
   readonly #startedAt: number | undefined;
   readonly #isQueued: boolean;
   #held = 0;
-  /** The response, and work under way: the memory is returned after the last of them. */
-  #unfinished = 1;
   #isPublished = false;
-  #isEnded = false;
 
   /** @param onEnd is called once the system has the response, or the client has left. For our own server. */
   constructor(req: IncomingMessage, res: ServerResponse, shared: Shared, onEnd?: OnEnd) {
@@ -93,8 +93,12 @@ export class Exchange {
     this.#shared = shared;
     this.#onEnd = onEnd;
     this.isOurs = onEnd !== undefined;
+    this.isOver = req.socket.destroyed;
+    this.path = (req.url ?? "").replace(NO_PATH, "");
     const sent = req.headers["x-request-id"];
     this.requestId = typeof sent === "string" && SAFE_ID.test(sent) ? sent : OUR_ID + ++made;
+    this.headers = ["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff"];
+    this.headers.push("X-Request-Id", this.requestId);
     if (requests.hasSubscribers) {
       this.#startedAt = performance.now();
       this.#client = clientOf(req, shared.trusted);
@@ -106,11 +110,6 @@ export class Exchange {
     if (!(req.socket instanceof Socket)) res.on("finish", this.#end); // a tool for tests closes nothing
   }
 
-  /** Whether the system has the response, or the client has left. */
-  get isOver(): boolean {
-    return this.#isEnded || this.req.socket.destroyed;
-  }
-
   /**
    * Raises what this request holds to so many bytes, and those of any request, until it is over; never lowers it.
    *
@@ -119,7 +118,7 @@ export class Exchange {
   hold(bytes: number): void {
     const { budget } = this.#shared;
     const more = Math.min(REQUEST_BYTES + bytes, budget.requestMax) - this.#held;
-    if (this.#isEnded || more <= 0) return;
+    if (this.isOver || more <= 0) return;
     budget.take(this.caller?.name ?? "", more);
     this.#held += more;
   }
@@ -129,34 +128,24 @@ export class Exchange {
     if (!(await this.#shared.tokens.verify(this.token))) throw invalidToken();
   }
 
-  /** Gives nothing back until `finish`, even if the client leaves before, so that work cannot pile up. */
-  begin(): void {
-    this.#unfinished++;
-  }
-
-  finish(): void {
-    if (--this.#unfinished !== 0 || this.#held === 0) return;
-    this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
-  }
-
-  /** Has the connection close after the response. */
+  /** Has the connection close after the response, or now if that has left. */
   closeAfter(): void {
     this.isLast = true;
     if (!this.res.headersSent) this.res.setHeader("Connection", "close");
     ignoreFollowing(this.req);
+    if (this.isOver) linger(this.req.socket);
   }
 
   /** Sends the response, unless there is one. */
   respond({ status, body, headers = [], error }: Reply): void {
-    const { req, res } = this;
+    const { req, res, headers: all } = this;
     if (res.headersSent) return;
     const isUnread = req.complete === false; // `undefined` in tools for tests
     if (isUnread && (res.shouldKeepAlive === false || hasLongRest(req))) this.closeAfter();
     if (this.isLast) ignoreBody(req);
     else if (isUnread) req.resume(); // a short rest, perhaps of a body that was paused
     const length = Buffer.byteLength(body);
-    const all = this.headersFor(length > 0 ? "application/json" : undefined);
-    if (length > 0) all.push("Content-Length", `${length}`);
+    if (length > 0) all.push("Content-Type", "application/json", "Content-Length", `${length}`);
     for (const text of headers) all.push(text);
     res.writeHead(status, all);
     const encoding = length === body.length ? "latin1" : "utf8"; // of ASCII they are the same
@@ -185,10 +174,10 @@ export class Exchange {
     if (this.#isPublished) return;
     this.#isPublished = true;
     if (!requests.hasSubscribers) return;
-    const { method, url = "" } = this.req;
+    const { method } = this.req;
     requests.publish({
       method: method ?? undefined, // null if the bytes never became a request
-      path: method ? pathOf(url) : undefined,
+      path: method ? this.path : undefined,
       client: this.#client,
       status,
       error,
@@ -201,21 +190,14 @@ export class Exchange {
     } satisfies RequestMessage);
   }
 
-  /** Headers of each response, names and values in turn. */
-  headersFor(contentType: string | undefined): string[] {
-    const all = ["Cache-Control", "no-store", "X-Request-Id", this.requestId];
-    if (contentType === undefined) return all;
-    all.push("X-Content-Type-Options", "nosniff", "Content-Type", contentType);
-    return all;
-  }
-
-  readonly #end = (): void => {
+  readonly #end = async (): Promise<void> => {
     if (this.#isQueued) this.req.socket.off("close", this.#end);
-    if (this.#isEnded) return;
-    this.#isEnded = true;
-    this.finish();
+    if (this.isOver) return;
+    this.isOver = true;
     this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
     this.#onEnd?.(this);
+    await this.work;
+    if (this.#held > 0) this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
   };
 }
 

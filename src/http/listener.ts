@@ -12,9 +12,10 @@ import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/json.ts";
 import { assertNumbers, checkBasePath, checkOrigins, NUMBER_OPTIONS } from "../core/options.ts";
 import type { PlantService, TokenVerifier, TrustedProxies, Verdict } from "../core/services.ts";
+import { quote } from "../core/text.ts";
 import { Budget } from "./budget.ts";
 import { create } from "./create.ts";
-import { Exchange, pathOf, type Reply } from "./exchange.ts";
+import { Exchange, type Reply } from "./exchange.ts";
 import { invalidToken, readBearer } from "./head.ts";
 import { holdBody } from "./node-internals.ts";
 import { Reads } from "./reads.ts";
@@ -138,8 +139,7 @@ export class Listener {
       throw new PlantStoreError("bad_request", "body: expected none in a read, got one");
     } else {
       const reading = id === undefined ? this.#reads.list(exchange) : this.#reads.get(exchange, id);
-      exchange.begin();
-      reading.catch((error) => exchange.fail(error)).finally(() => exchange.finish());
+      exchange.work = reading.catch((error) => exchange.fail(error));
     }
   }
 
@@ -150,17 +150,14 @@ export class Listener {
    * @throws PlantStoreError `not_found`, `method_not_allowed` or `insufficient_scope`.
    */
   #findOperation(exchange: Exchange, scopes: readonly string[]): bigint | undefined {
-    const { req, res } = exchange;
-    const { method = "", url = "" } = req;
-    const path = pathOf(url);
+    const { req, res, path } = exchange;
+    const { method = "" } = req;
     const prefix = `${this.#plantsPath}/`;
     const id = path.startsWith(prefix) ? parseCanonicalInt64(path.slice(prefix.length)) : undefined;
     if (id === undefined && path !== this.#plantsPath) {
-      // Express keeps the whole path in `originalUrl`: after app.use("/plants", listener), `url` is "/".
-      const isShortened = "originalUrl" in req && `${req.originalUrl}`.startsWith(this.#plantsPath);
       const known = `${this.#plantsPath} or ${prefix}{id}, an int64 without leading zeros`;
-      const why = isShortened ? "; the program around it has cut it: use app.use(listener)" : "";
-      throw new PlantStoreError("not_found", `path: expected exactly ${known}${why}`);
+      const message = `path: expected exactly ${known}, got ${quote(path)}`;
+      throw new PlantStoreError("not_found", message);
     }
     const operations = id === undefined ? PLANTS : PLANT;
     exchange.operation = operations.get(method);

@@ -31,8 +31,6 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 
 export class Reads {
   readonly #plants: PlantService;
-  /** Reads of clients that have left are skipped, so that nobody waits for them. */
-  readonly #reading = new Semaphore(64);
   readonly #turns = new Semaphore(1);
 
   constructor(plants: PlantService) {
@@ -42,9 +40,7 @@ export class Reads {
   /** @throws PlantStoreError `overloaded`, `unknown_plant`, or what the store throws. */
   async get(exchange: Exchange, id: bigint): Promise<void> {
     exchange.hold(0);
-    const line = await this.#reading.run(async () => {
-      return exchange.isOver ? undefined : this.#plants.getLine(id);
-    });
+    const line = await this.#plants.getLine(id);
     if (exchange.isOver) return;
     if (line === undefined)
       throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
@@ -103,7 +99,7 @@ async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
   try {
     let next = await slices.next();
     if (exchange.res.headersSent) return;
-    res.writeHead(200, exchange.headersFor(NDJSON));
+    res.writeHead(200, [...exchange.headers, "Content-Type", NDJSON]);
     while (next.done !== true && req.method !== "HEAD" && !exchange.isOver) {
       exchange.hold(COPIES * next.value.length);
       if (!res.write(next.value)) await drained(exchange);

@@ -79,11 +79,11 @@ export class PlantServer {
       : http.createServer(settings);
     server.maxHeadersCount = HEADERS_MAX + 1; // Node drops further ones silently
     server.closeIdleConnections = () => {}; // it would cut a response that its client reads slowly
-    const connections = new Connections(server, listener, connectionsMax, keepAliveTimeoutMs);
     // As Linux permits by default: with Node's own 511, some of a thousand that arrive at once wait a second.
     server.listen({ host, port, backlog: 4096 });
     await once(server, "listening");
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
+    const connections = new Connections(server, listener, connectionsMax, keepAliveTimeoutMs);
     return new PlantServer(server, connections, options);
   }
 
