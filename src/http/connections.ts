@@ -141,8 +141,8 @@ export class Connections {
   readonly #sweep = () => {
     const now = performance.now();
     for (const [socket, connection] of this.#all) {
-      const isBusy = connection.unanswered > 0 || connection.sweptBytes !== socket.bytesRead;
-      if (isBusy) connection.idleSince = now;
+      const { unanswered, sweptBytes } = connection;
+      if (unanswered > 0 || sweptBytes !== socket.bytesRead) connection.idleSince = now;
       connection.sweptBytes = socket.bytesRead;
       if (now - connection.idleSince >= this.#idleMs) socket.destroy();
       else if (socket.writableLength > 0 && !socket.timeout) socket.setTimeout(this.#idleMs);

@@ -34,7 +34,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
       if (res.headersSent || exchange.isOver) return;
       const plant = parseNewPlant(body);
       await plants.create(plant);
-      exchange.respond({ status: 200, body: encodePlant(plant) });
+      exchange.respond(200, encodePlant(plant));
     } catch (error) {
       exchange.fail(error);
     }

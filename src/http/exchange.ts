@@ -26,16 +26,6 @@ interface Shared {
 
 type OnEnd = (exchange: Exchange) => void;
 
-export interface Reply {
-  readonly status: number;
-  /** JSON, or nothing. */
-  readonly body: string | Uint8Array;
-  /** Further headers, names and values in turn. */
-  readonly headers?: readonly string[];
-  /** The number in an Error body. */
-  readonly error?: number;
-}
-
 /** Headers of failures, by their codes; `fail` adds `Retry-After` to each 503. */
 const HEADERS: Readonly<Record<string, readonly string[]>> = {
   missing_token: ["WWW-Authenticate", 'Bearer realm="plant-store"'],
@@ -77,6 +67,7 @@ export class Exchange {
   isOver: boolean;
   /** Never rejects. What the request holds is not given back before its end, so that work cannot pile up. */
   work: Promise<void> | undefined;
+  onOver: (() => void) | undefined;
   readonly #shared: Shared;
   readonly #onEnd: OnEnd | undefined;
   /** Only for what is published. */
@@ -136,18 +127,17 @@ export class Exchange {
     if (this.isOver) linger(this.req.socket);
   }
 
-  /** Sends the response, unless there is one. */
-  respond({ status, body, headers = [], error }: Reply): void {
-    const { req, res, headers: all } = this;
+  /** Sends the response with JSON or nothing, unless there is one. @param error the number in an Error body. */
+  respond(status: number, body: string | Uint8Array, error?: number): void {
+    const { req, res, headers } = this;
     if (res.headersSent) return;
     const isUnread = req.complete === false; // `undefined` in tools for tests
     if (isUnread && (res.shouldKeepAlive === false || hasLongRest(req))) this.closeAfter();
     if (this.isLast) ignoreBody(req);
     else if (isUnread) req.resume(); // a short rest, perhaps of a body that was paused
     const length = Buffer.byteLength(body);
-    if (length > 0) all.push("Content-Type", "application/json", "Content-Length", `${length}`);
-    for (const text of headers) all.push(text);
-    res.writeHead(status, all);
+    if (length > 0) headers.push("Content-Type", "application/json", "Content-Length", `${length}`);
+    res.writeHead(status, headers);
     const encoding = length === body.length ? "latin1" : "utf8"; // of ASCII they are the same
     const isAlone = length === 0 || req.method === "HEAD" || !(req.socket instanceof Socket);
     // Ended later, and as Latin-1, head and body are one short write; `end(body)` makes two. Middleware around a
@@ -164,8 +154,8 @@ export class Exchange {
     const { code, message } = isKnown ? cause : { code: "internal", message: INTERNAL };
     const error = ERRORS[code as keyof typeof ERRORS];
     const status = statusOf(error);
-    const headers = status === 503 ? ["Retry-After", "1"] : (HEADERS[code] ?? []);
-    this.respond({ status, headers, body: JSON.stringify({ error, message }), error });
+    this.headers.push(...(status === 503 ? ["Retry-After", "1"] : (HEADERS[code] ?? [])));
+    this.respond(status, JSON.stringify({ error, message }), error);
     if (status === 500) publishWarning("A request failed with 500", cause, this.requestId);
   }
 
@@ -195,6 +185,7 @@ export class Exchange {
     if (this.isOver) return;
     this.isOver = true;
     this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
+    this.onOver?.();
     this.#onEnd?.(this);
     await this.work;
     if (this.#held > 0) this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);

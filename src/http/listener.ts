@@ -5,7 +5,7 @@
  * store: clients and tests need one order (docs/api.md). Before the token is accepted, responses reveal nothing
  * about paths, and no body is read.
  */
-import type { IncomingMessage, RequestListener } from "node:http";
+import type { RequestListener } from "node:http";
 import { types } from "node:util";
 import type { RequestMessage } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
@@ -15,7 +15,7 @@ import type { PlantService, TokenVerifier, TrustedProxies, Verdict } from "../co
 import { quote } from "../core/text.ts";
 import { Budget } from "./budget.ts";
 import { create } from "./create.ts";
-import { Exchange, type Reply } from "./exchange.ts";
+import { Exchange } from "./exchange.ts";
 import { invalidToken, readBearer } from "./head.ts";
 import { holdBody } from "./node-internals.ts";
 import { Reads } from "./reads.ts";
@@ -91,13 +91,13 @@ export class Listener {
   handle(exchange: Exchange, framingError?: PlantStoreError): void {
     const { req, res } = exchange;
     if (res.headersSent) return; // by other code of the server around this listener
-    const { upgrade, connection = "", "access-control-request-method": asked } = req.headers;
+    const { upgrade, connection = "" } = req.headers;
     if (framingError || (upgrade && UPGRADE.test(connection))) exchange.closeAfter();
     try {
-      const isAllowed = this.#origins.size > 0 && this.#allowOrigin(exchange);
+      const isPreflight = this.#origins.size > 0 && this.#allowOrigin(exchange);
       if (framingError !== undefined) throw framingError;
-      if (isAllowed && req.method === "OPTIONS" && asked !== undefined) {
-        exchange.respond(preflightReply(req));
+      if (isPreflight) {
+        exchange.respond(204, "");
         return;
       }
       exchange.token = readBearer(req);
@@ -112,12 +112,24 @@ export class Listener {
     }
   }
 
-  /** @returns whether pages of the request's origin may use the service. */
-  #allowOrigin({ req, res }: Exchange): boolean {
+  /**
+   * Lets pages of the allowed origins read the response. A preflight is for any path, so that a page can read a 404,
+   * and for any header: tools for tracing add their own.
+   *
+   * @returns whether the request is an allowed preflight.
+   */
+  #allowOrigin({ req, headers }: Exchange): boolean {
     const allowed = this.#origins.has("*") ? "*" : (req.headers.origin ?? "");
     if (!this.#origins.has(allowed)) return false;
-    res.setHeader("Access-Control-Allow-Origin", allowed);
-    res.setHeader("Access-Control-Expose-Headers", EXPOSED);
+    headers.push("Access-Control-Allow-Origin", allowed, "Access-Control-Expose-Headers", EXPOSED);
+    const {
+      "access-control-request-method": method,
+      "access-control-request-headers": names = "",
+    } = req.headers;
+    if (req.method !== "OPTIONS" || method === undefined) return false;
+    headers.push("Access-Control-Allow-Methods", [...PLANTS.keys()].join(", "));
+    headers.push("Access-Control-Allow-Headers", ASKED.test(names) ? names : ASKED_BY_ALL);
+    headers.push("Access-Control-Max-Age", "7200");
     return true;
   }
 
@@ -150,7 +162,7 @@ export class Listener {
    * @throws PlantStoreError `not_found`, `method_not_allowed` or `insufficient_scope`.
    */
   #findOperation(exchange: Exchange, scopes: readonly string[]): bigint | undefined {
-    const { req, res, path } = exchange;
+    const { req, path, headers } = exchange;
     const { method = "" } = req;
     const prefix = `${this.#plantsPath}/`;
     const id = path.startsWith(prefix) ? parseCanonicalInt64(path.slice(prefix.length)) : undefined;
@@ -163,14 +175,14 @@ export class Listener {
     exchange.operation = operations.get(method);
     if (exchange.operation === undefined) {
       const methods = [...operations.keys()].join(", ");
-      res.setHeader("Allow", methods);
+      headers.push("Allow", methods);
       const message = `method: expected one of ${methods}, got ${method}`;
       throw new PlantStoreError("method_not_allowed", message);
     }
     const scope = exchange.operation === CREATE ? "write" : "read";
     if (scopes.includes(scope)) return id;
     const challenge = `Bearer realm="plant-store", error="insufficient_scope", scope="${scope}"`;
-    res.setHeader("WWW-Authenticate", challenge);
+    headers.push("WWW-Authenticate", challenge);
     const message = `Authorization: expected a token with the scope "${scope}", got "${scopes.join(" ")}"`;
     throw new PlantStoreError("insufficient_scope", message);
   }
@@ -189,14 +201,4 @@ const UPGRADE = /upgrade/i;
 const EXPOSED = "Link, Retry-After, WWW-Authenticate, X-Request-Id";
 /** Names of headers that a page asks for (RFC 9110 section 5.6.2); a longer list is that of no page. */
 const ASKED = /^[!#$%&'*+.^_`|~0-9A-Za-z, \t-]{1,1024}$/;
-
-/** For any path, so that a page can read a 404, and any header: tools for tracing add their own. */
-function preflightReply({ headers }: IncomingMessage): Reply {
-  const { "access-control-request-headers": asked = "" } = headers;
-  const allowed = {
-    "Access-Control-Allow-Methods": [...PLANTS.keys()].join(", "),
-    "Access-Control-Allow-Headers": ASKED.test(asked) ? asked : "authorization, content-type",
-    "Access-Control-Max-Age": "7200",
-  };
-  return { status: 204, body: "", headers: Object.entries(allowed).flat() };
-}
+const ASKED_BY_ALL = "authorization, content-type";

@@ -42,10 +42,11 @@ export class Reads {
     exchange.hold(0);
     const line = await this.#plants.getLine(id);
     if (exchange.isOver) return;
-    if (line === undefined)
+    if (line === undefined) {
       throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
+    }
     exchange.hold(line.length);
-    exchange.respond({ status: 200, body: line });
+    exchange.respond(200, line);
   }
 
   /** @throws PlantStoreError `invalid_query`, `overloaded`, or what the store or the token check throws. */
@@ -118,17 +119,10 @@ async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
 }
 
 /** Resolves when the socket takes more, or the response is over. */
-async function drained(exchange: Exchange): Promise<void> {
-  const { req, res } = exchange;
-  if (exchange.isOver) return;
-  await new Promise<void>((resolve) => {
-    const end = () => {
-      res.off("drain", end).off("close", end);
-      req.socket.off("close", end);
-      resolve();
-    };
-    res.on("drain", end).on("close", end);
-    req.socket.on("close", end); // a response that waits for earlier ones has no "close" of its own
+function drained(exchange: Exchange): Promise<void> {
+  return new Promise((resolve) => {
+    exchange.onOver = resolve;
+    exchange.res.once("drain", resolve);
   });
 }
 
@@ -143,8 +137,8 @@ async function sendPage(exchange: Exchange, slices: Slices, limit: number): Prom
   const text = Buffer.concat(lines).toString().slice(0, -1);
   const [, id] = /^\{"id":(-?\d+)/.exec(text.slice(text.lastIndexOf("\n") + 1)) ?? [];
   // Relative (RFC 3986 section 5.3), so that it is right through a proxy that serves another path.
-  const headers = next.value ? ["Link", `<?limit=${limit}&after=${id}>; rel="next"`] : [];
-  exchange.respond({ status: 200, body: `[${text.replaceAll("\n", ",")}]`, headers });
+  if (next.value) exchange.headers.push("Link", `<?limit=${limit}&after=${id}>; rel="next"`);
+  exchange.respond(200, `[${text.replaceAll("\n", ",")}]`);
 }
 
 type Query = ReturnType<typeof parseListQuery>;

@@ -6,7 +6,7 @@
  */
 import { constants, createPrivateKey, X509Certificate } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import http, { type Server } from "node:http";
 import https from "node:https";
 import type { AddressInfo } from "node:net";
@@ -155,10 +155,8 @@ function defaultConnectionsMax(isTls: boolean): number {
 
 /** How many files the process may have open. */
 function readFilesMax(): number {
-  let limits = "";
-  try {
-    limits = readFileSync("/proc/self/limits", "latin1");
-  } catch {} // without /proc
+  const path = "/proc/self/limits";
+  const limits = existsSync(path) ? readFileSync(path, "latin1") : "";
   return Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1]) || Number.POSITIVE_INFINITY;
 }
 

@@ -67,8 +67,8 @@ a client may change its TLS keys for ever: http/connection
 - ++connection.keys >= KEYS_MAX
 + false
 an idle connection is closed during a create: http/limits.slow
-- connection.unanswered > 0 || connection.sweptBytes
-+ connection.sweptBytes
+- unanswered > 0 || sweptBytes
++ sweptBytes
 a client that reads nothing holds a stream for ever: http/stream
 -       if (socket.writableLength > 0) socket.destroy();
 strangers take the connections of others: http/connections-max
