@@ -3,8 +3,8 @@ import fs from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseTokenFile } from "../auth/token-file.ts";
 import { POLL_INTERVAL_MS } from "../core/live-tokens.ts";
-import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import { isLive, isScope, type TokenRecord } from "../core/token.ts";
+import type { Scope } from "../core/services.ts";
+import { findMistake, isLive, isScope, SCOPES, type TokenRecord } from "../core/token.ts";
 import { withIoError } from "../log/disk.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { EXPIRES, flag } from "./options.ts";
@@ -29,10 +29,8 @@ const tokenCreate = defineCommand({
   },
   details: "A running server accepts the token once the command has ended.",
   async run([name = ""], options) {
-    if (!isTokenName(name)) {
-      const expected = "a NAME of 1 to 64 letters, digits and ._@-, the first a letter or digit";
-      throw new UsageError(`token create: expected ${expected}, got "${name}"`);
-    }
+    const mistake = findMistake({ name, scopes: SCOPES });
+    if (mistake !== undefined) throw new UsageError(`token create: ${mistake}, got "${name}"`);
     const { expires: expiresAt, scope: scopes } = options;
     const newToken = { name, scopes, expiresAt };
     const token = await withStored(options, ownFolder, (tokens) => tokens.create(newToken));

@@ -60,14 +60,6 @@ export interface Clock {
 /** What a token may do: `write` is the interface's one operation. */
 export type Scope = "write" | "read";
 
-/** @internal */
-export const SCOPES: readonly Scope[] = ["write", "read"];
-
-/** Logs show these names, so nothing in them controls a terminal. @internal */
-export function isTokenName(name: string): boolean {
-  return /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/.test(name);
-}
-
 /** The name and scopes of an accepted token, never the token itself. */
 export interface VerifiedToken {
   /** Whose request it is. Memory and connections are shared among names, so a client must not choose its own. */

@@ -1,9 +1,9 @@
 /**
  * The memory that requests hold together, shared fairly among clients.
  *
- * A client is the name of a token. Invariant: no client locks another one out. A client may hold at most
- * as much as stays free. So one client alone gets half of the budget, two that want
- * everything get a third each, and a new client always finds room.
+ * A client is the name of a token. Invariant: no client locks another one out. A client may hold at most as much as
+ * stays free. So one client alone gets half of the budget, two that want everything get a third each, and a new
+ * client always finds room.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { memoryLeft } from "../memory.ts";

@@ -29,7 +29,7 @@ class Connection {
   unanswered = 0;
   /** The newest request: until its response has left, or until the next one if it was refused or is not whole. */
   last: Exchange | undefined;
-  /** `socket.bytesRead` when a request was refused without a good token: another one at this count was in its packet. */
+  /** `socket.bytesRead` when a request was refused without a good token. One at the same count came in its packet. */
   refusedAt: number | undefined;
   keys = 0;
   /** Since when nothing came and no response was owed, at the last sweep. */
@@ -113,11 +113,8 @@ export class Connections {
     const { last, refusedAt } = connection;
     // An ordinary client waits for a response that needs no good token: nothing follows in its packet.
     if (refusedAt === socket.bytesRead && parserError === undefined) last?.closeAfter();
-    if (last?.isLast === true) {
-      ignoreBody(req);
-      return;
-    }
-    const exchange = new Exchange(req, res, this.#listener, this.#end);
+    if (last?.isLast === true) return ignoreBody(req);
+    const exchange = new Exchange(req, res, this.#listener, this.#release);
     connection.last = exchange;
     if (this.#isDraining) exchange.closeAfter();
     const isOneTooMany = ++connection.unanswered > UNANSWERED_MAX;
@@ -127,7 +124,7 @@ export class Connections {
     else if (res.headersSent) connection.refusedAt = socket.bytesRead;
   };
 
-  readonly #end = (exchange: Exchange) => {
+  readonly #release = (exchange: Exchange) => {
     const { caller, req } = exchange;
     const connection = this.#all.get(req.socket);
     if (connection === undefined) return;

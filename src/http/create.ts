@@ -26,11 +26,10 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   const { req, res, isOurs } = exchange;
   const { bytesRead } = req.socket; // when the token was verified
   checkBodyHeaders(req);
-  const onBody = async (body: Buffer) => {
+  readBody(exchange, bytesMax, async (body) => {
     try {
       exchange.bodyBytes = body.length;
-      const isLate = req.socket.bytesRead !== bytesRead;
-      if (isLate) await exchange.verifyAgain();
+      if (req.socket.bytesRead !== bytesRead) await exchange.verifyAgain();
       if (res.headersSent || exchange.isOver) return;
       const plant = parseNewPlant(body);
       await plants.create(plant);
@@ -38,9 +37,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
     } catch (error) {
       exchange.fail(error);
     }
-  };
-  // Listeners of a stream run outside of the AsyncLocalStorage of the program around this listener.
-  readBody(exchange, bytesMax, isOurs ? onBody : AsyncResource.bind(onBody));
+  });
   // The client waits for that; another server has sent it already.
   if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
 }
@@ -53,17 +50,19 @@ type OnBody = (body: Buffer) => Promise<void>;
  * @throws PlantStoreError `body_too_large`, `overloaded` or `internal`, by the head.
  */
 function readBody(exchange: Exchange, bytesMax: number, onBody: OnBody): void {
-  const { req, res } = exchange;
+  const { req, res, isOurs } = exchange;
   const declared = Number(req.headers["content-length"] ?? 0);
   if (declared > bytesMax) throw tooLarge(`${bytesMax} bytes`);
   const isDecoded = typeof req.readableEncoding === "string";
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
   exchange.hold(COPIES * declared);
+  // Listeners of a stream run outside of the AsyncLocalStorage of the program around this listener.
+  const begin = isOurs ? onBody : AsyncResource.bind(onBody);
   let [body, size, pieces] = [NOTHING, 0, 0];
   readPieces(req, (piece) => {
     if (res.headersSent) return; // it was refused
     if (piece === null) {
-      exchange.work = onBody(body.length === size ? body : body.subarray(0, size));
+      exchange.work = begin(body.length === size ? body : body.subarray(0, size));
       body = NOTHING;
       return;
     }

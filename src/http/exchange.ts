@@ -24,7 +24,7 @@ interface Shared {
   readonly trusted: TrustedProxies | undefined;
 }
 
-type OnEnd = (exchange: Exchange) => void;
+type OnClose = (exchange: Exchange) => void;
 
 /** Headers of failures, by their codes; `fail` adds `Retry-After` to each 503. */
 const HEADERS: Readonly<Record<string, readonly string[]>> = {
@@ -67,9 +67,10 @@ export class Exchange {
   isOver: boolean;
   /** Never rejects. What the request holds is not given back before its end, so that work cannot pile up. */
   work: Promise<void> | undefined;
-  onOver: (() => void) | undefined;
+  /** Called at the end, if a stream waits for its client. */
+  wake: (() => void) | undefined;
   readonly #shared: Shared;
-  readonly #onEnd: OnEnd | undefined;
+  readonly #onClose: OnClose | undefined;
   /** Only for what is published. */
   readonly #client: string | undefined;
   readonly #startedAt: number | undefined;
@@ -77,13 +78,13 @@ export class Exchange {
   #held = 0;
   #isPublished = false;
 
-  /** @param onEnd is called once the system has the response, or the client has left. For our own server. */
-  constructor(req: IncomingMessage, res: ServerResponse, shared: Shared, onEnd?: OnEnd) {
+  /** @param onClose is called once the system has the response, or the client has left. For our own server. */
+  constructor(req: IncomingMessage, res: ServerResponse, shared: Shared, onClose?: OnClose) {
     this.req = req;
     this.res = res;
     this.#shared = shared;
-    this.#onEnd = onEnd;
-    this.isOurs = onEnd !== undefined;
+    this.#onClose = onClose;
+    this.isOurs = onClose !== undefined;
     this.isOver = req.socket.destroyed;
     this.path = (req.url ?? "").replace(NO_PATH, "");
     const sent = req.headers["x-request-id"];
@@ -94,15 +95,15 @@ export class Exchange {
       this.#startedAt = performance.now();
       this.#client = clientOf(req, shared.trusted);
     }
-    res.on("close", this.#end);
+    res.on("close", this.#close);
     // A response that waits for earlier ones emits no "close" with its connection.
     this.#isQueued = res.socket === null;
-    if (this.#isQueued) req.socket.setMaxListeners(0).on("close", this.#end);
-    if (!(req.socket instanceof Socket)) res.on("finish", this.#end); // a tool for tests closes nothing
+    if (this.#isQueued) req.socket.setMaxListeners(0).on("close", this.#close);
+    if (!(req.socket instanceof Socket)) res.on("finish", this.#close); // a tool for tests closes nothing
   }
 
   /**
-   * Raises what this request holds to so many bytes, and those of any request, until it is over; never lowers it.
+   * Raises what this request holds to `bytes` plus those of any request, until it is over. Never lowers it.
    *
    * @throws PlantStoreError `overloaded`.
    */
@@ -164,10 +165,9 @@ export class Exchange {
     if (this.#isPublished) return;
     this.#isPublished = true;
     if (!requests.hasSubscribers) return;
-    const { method } = this.req;
     requests.publish({
-      method: method ?? undefined, // null if the bytes never became a request
-      path: method ? this.path : undefined,
+      method: this.req.method ?? undefined, // null if the bytes never became a request
+      path: this.req.method ? this.path : undefined,
       client: this.#client,
       status,
       error,
@@ -180,13 +180,13 @@ export class Exchange {
     } satisfies RequestMessage);
   }
 
-  readonly #end = async (): Promise<void> => {
-    if (this.#isQueued) this.req.socket.off("close", this.#end);
+  readonly #close = async (): Promise<void> => {
+    if (this.#isQueued) this.req.socket.off("close", this.#close);
     if (this.isOver) return;
     this.isOver = true;
     this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
-    this.onOver?.();
-    this.#onEnd?.(this);
+    this.wake?.();
+    this.#onClose?.(this);
     await this.work;
     if (this.#held > 0) this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
   };

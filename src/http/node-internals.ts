@@ -1,7 +1,7 @@
 /**
  * Undocumented members of Node that the server uses, for safety and for speed: its HTTP parser hands over each
- * request by calling `onIncoming`, and each piece of a body by calling `push`. Elsewhere these functions have no
- * effect, or read a stream.
+ * request by calling `onIncoming`, and each piece of a body by calling `push`. On other servers these functions do
+ * nothing, or read the stream.
  */
 import { IncomingMessage } from "node:http";
 
@@ -10,7 +10,7 @@ type OnPiece = (piece: Buffer | null) => void;
 
 /** A request whose body may be read without a stream in between. */
 export class DirectRequest extends IncomingMessage {
-  onPiece: OnPiece | undefined;
+  declare onPiece: OnPiece | undefined; // set by readPieces
 
   override push(piece: Buffer | null): boolean {
     if (this.onPiece === undefined) return super.push(piece);

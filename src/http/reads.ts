@@ -121,7 +121,7 @@ async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
 /** Resolves when the socket takes more, or the response is over. */
 function drained(exchange: Exchange): Promise<void> {
   return new Promise((resolve) => {
-    exchange.onOver = resolve;
+    exchange.wake = resolve;
     exchange.res.once("drain", resolve);
   });
 }

@@ -38,7 +38,7 @@ a plant gets its 200 before it is durable: contract/contract
 -     await plants.create(plant);
 +     void plants.create(plant).catch(() => {});
 a token that was revoked while the body arrived is good: http/verdicts
--   if (isLate) await exchange.verifyAgain();
+-       if (req.socket.bytesRead !== bytesRead) await exchange.verifyAgain();
 http/exchange.ts
 a client that leaves gets its memory back at once: http/stream
 -     await this.work;
