@@ -1,11 +1,10 @@
 /**
  * One connection to one host, through the driver that the caller hands in.
  *
- * Invariants. The settings of the session are part of its login, so no role and no database decides them.
- * `query` resolves only after the commit: the server has reported that it is ready for the next statement. A
- * warning that the commit may not have reached the standby makes the outcome unknown. Nothing is ever
- * cancelled: PostgreSQL reports a cancelled wait for the standby as a success. Values are text, whatever parsers
- * the process has installed in the driver.
+ * Invariants. The settings of the session are part of its login, so no role and no database decides them. `query`
+ * resolves only after the commit: the server has reported that it is ready for the next statement. A warning that the
+ * commit may not have reached the standby makes the outcome unknown. Nothing is ever cancelled: PostgreSQL reports a
+ * cancelled wait for the standby as a success.
  */
 import net from "node:net";
 import tls from "node:tls";
@@ -32,14 +31,9 @@ export class DatabaseError extends Error {
     this.sqlstate = sqlstate;
   }
 
-  /** Whether another transaction has locked a row. */
-  get isLock(): boolean {
-    return this.sqlstate === "55P03";
-  }
-
   /** Whether a row is at fault, so that the other rows of its statement may be sent without it. */
   get isOfRow(): boolean {
-    return this.isLock || /^2[123]/.test(this.sqlstate ?? "");
+    return /^(2[123]|55P03)/.test(this.sqlstate ?? "");
   }
 }
 
@@ -65,8 +59,11 @@ export class Connection {
   isOpen = true;
   /** When the statement under way was sent, by the monotonic clock. */
   busySince: number | undefined;
-  /** The number of its process on the server, once it is known. */
+  /** What its server says, once it is known: its process there, the timeline, and the row of `CHECK`. */
   pid = "";
+  timeline = 0;
+  startedAt = "";
+  row: Rows[number] = [];
   readonly #client: InstanceType<PgModule["Client"]>;
   readonly #socket = new net.Socket();
   /** What the server has warned of, about the commit of the statement under way. */
@@ -108,8 +105,8 @@ export class Connection {
   }
 
   /** Connects and logs in; without a limit on the time. @throws DatabaseError */
-  async login(): Promise<void> {
-    await this.#explain(this.#client.connect());
+  login(): Promise<void> {
+    return this.#explain(this.#client.connect());
   }
 
   /** Runs one statement; one at a time. @throws DatabaseError */

@@ -1,11 +1,10 @@
 /**
  * Creates in a database: the plants of one turn of the event loop are one statement, on one of a few connections.
  *
- * Invariants. A create is over when a statement of ours has committed its very row; a row that the statement does
- * not return is not stored. A batch keeps its random number when it is sent again, so a row with that number was
- * created by it, even if a response was lost. A row that is locked or refused neither delays nor fails the others:
- * the batch is halved until that row is alone, and locked rows wait on a connection of their own. A batch that has
- * failed until the deadline is halved, too.
+ * Invariants. A create is over when a statement of ours has returned and committed its row. A batch keeps its random
+ * number when it is sent again, so a row with that number was created by it, even if a response was lost. A row that is
+ * locked or refused neither delays nor fails the others: a batch that fails is halved until that row is alone, and
+ * locked rows wait on a connection of their own.
  */
 import { clock, sleep } from "../clock.ts";
 import { batches } from "../core/channels.ts";
@@ -41,8 +40,7 @@ class Entry {
   });
   /** How many creates of this id wait for the row. */
   callers = 0;
-  /** That of the batch. */
-  number = "";
+  batchNumber = "";
   /** Until when its row is tried although no client waits, by the monotonic clock. */
   triedUntil = 0;
 
@@ -61,16 +59,16 @@ export class Creates {
   queuedBytes = 0;
   readonly #database: Database;
   readonly #queueBytesMax = defaultBudget();
-  /** Those that are not used. The last one is used next; one that could not connect goes to the front. */
+  /** Idle connections: the last is used next, one that could not connect goes to the front. */
   readonly #idle: SerialConnection[];
   readonly #entries = new Map<bigint, Entry>();
   /** Entries for which no statement was sent yet. */
   readonly #queue = new Set<Entry>();
-  #isFlushDue = false;
 
   constructor(database: Database, connections: number) {
     this.#database = database;
-    this.#idle = Array.from({ length: connections }, () => new SerialConnection(database.hosts));
+    const { hosts, deadlineMs } = database;
+    this.#idle = Array.from({ length: connections }, () => new SerialConnection(hosts, deadlineMs));
   }
 
   /** Stores a plant, or waits for the create of the same id that is under way. */
@@ -80,7 +78,7 @@ export class Creates {
     try {
       const row = await withTimeout(this.#database.deadlineMs, entry.row);
       if (!isSamePlant(plant, decodeRow(row))) throw conflict(plant.id);
-      return row[4] === entry.number && plant === entry.plant ? "created" : "replayed";
+      return row[4] === entry.batchNumber && plant === entry.plant ? "created" : "replayed";
     } catch (error) {
       if (!(error instanceof DatabaseError)) throw error;
       const why = "the database did not confirm it; send the same request again";
@@ -106,30 +104,28 @@ export class Creates {
     this.queuedBytes += entry.bytes;
     this.#entries.set(plant.id, entry);
     this.#queue.add(entry);
-    if (!this.#isFlushDue) clock.setImmediate(() => this.#flush());
-    this.#isFlushDue = true;
+    if (this.#queue.size === 1) clock.setImmediate(() => this.#flush());
     return entry;
   }
 
   /** Gives waiting plants to a connection that is idle. */
   #flush(): void {
-    this.#isFlushDue = false;
     if (this.#queue.size === 0 || this.#database.hosts.isClosed) return;
-    const lane = this.#idle.pop();
-    if (lane !== undefined) void this.#work(lane);
+    const connection = this.#idle.pop();
+    if (connection !== undefined) void this.#work(connection);
   }
 
-  /** Only what is connected takes plants. */
-  async #work(lane: SerialConnection): Promise<void> {
+  /** Plants are taken from the queue once the connection is open. */
+  async #work(connection: SerialConnection): Promise<void> {
     try {
-      await lane.connect();
+      await connection.connect();
       const batch = this.#takeBatch();
       this.#flush();
-      if (batch.length > 0) await this.#send(lane, batch, LOCK_TIMEOUT_MS);
-      this.#idle.push(lane);
+      if (batch.length > 0) await this.#send(connection, batch, LOCK_TIMEOUT_MS);
+      this.#idle.push(connection);
     } catch {
       await sleep(CONNECT_PAUSE_MS);
-      this.#idle.unshift(lane);
+      this.#idle.unshift(connection);
     }
     this.#flush();
   }
@@ -137,12 +133,12 @@ export class Creates {
   /** Sorted by id, so that two servers never wait for each other's rows. */
   #takeBatch(): Entry[] {
     const batch: Entry[] = [];
-    const number = (clock.randomBytes(8).readBigUInt64LE() >> 1n).toString();
+    const batchNumber = (clock.randomBytes(8).readBigUInt64LE() >> 1n).toString();
     let bytes = 0;
     for (const entry of this.#queue) {
       if (batch.length === BATCH_PLANTS_MAX || bytes >= BATCH_BYTES_MAX) break;
       bytes += entry.bytes;
-      entry.number = number;
+      entry.batchNumber = batchNumber;
       batch.push(entry);
       this.#queue.delete(entry);
     }
@@ -150,62 +146,53 @@ export class Creates {
   }
 
   /** Sends a batch, in parts if need be, until each of its creates is over or tried later. Never rejects. */
-  async #send(lane: SerialConnection, batch: readonly Entry[], lockMs: number): Promise<void> {
-    const limitMs = lane === this.#database.writes ? 0 : this.#database.deadlineMs;
+  async #send(connection: SerialConnection, batch: readonly Entry[], lockMs: number) {
+    const { hosts } = this.#database;
     const begun = clock.monotonicMs();
     const plants = batch.map(({ plant }) => plant);
-    const values = createValues(plants, batch[0]?.number ?? "", lockMs);
-    const create = (connection: Connection) => this.#database.write(connection, CREATE, values);
+    const values = createValues(plants, batch[0]?.batchNumber ?? "", lockMs);
+    const create = (each: Connection) => this.#database.write(each, CREATE, values);
     try {
-      const rows = await lane.run(create, limitMs, () => isWanted(batch));
+      const rows = await connection.run(create, () => isWanted(batch));
       const stored = new Map(rows.map((row) => [row[0], row]));
-      const created: Entry[] = [];
+      let [records, bytes] = [0, 0];
       for (const entry of batch) {
         const row = stored.get(String(entry.plant.id));
         if (row === undefined) void this.#tryLater(entry);
-        else {
-          this.#remove(entry);
-          entry.resolve(row);
-          if (row[4] === entry.number) created.push(entry);
-        }
+        else this.#remove(entry).resolve(row);
+        if (row?.[4] !== entry.batchNumber) continue;
+        records++;
+        bytes += entry.bytes;
       }
-      const records = created.length;
       if (records === 0 || !batches.hasSubscribers) return;
-      const log = this.#database.hosts.inUse ?? "";
-      const bytes = created.reduce((sum, entry) => sum + entry.bytes, 0);
-      batches.publish({ log, records, bytes, syncMs: clock.monotonicMs() - begun });
-    } catch (error) {
-      await this.#sendParts(lane, batch, error as DatabaseError);
-    }
-  }
-
-  /** What becomes of a batch that has failed. */
-  async #sendParts(lane: SerialConnection, batch: readonly Entry[], error: DatabaseError) {
-    const { hosts } = this.#database;
-    const half = batch.length >> 1;
-    const isRefused = hosts.isFinal(error) || (half === 0 && error.isOfRow && !error.isLock);
-    if (isRefused || hosts.isClosed || !isWanted(batch)) {
-      this.#database.warnOfRefusal(error);
-      for (const entry of batch) {
-        this.#remove(entry);
-        entry.reject(error);
+      const syncMs = clock.monotonicMs() - begun;
+      batches.publish({ log: hosts.inUse ?? "", records, bytes, syncMs });
+    } catch (cause) {
+      const error = cause as DatabaseError;
+      const half = batch.length >> 1;
+      const isLocked = error.sqlstate === "55P03"; // by another transaction
+      const isRefused = half === 0 && error.isOfRow && !isLocked;
+      if (isRefused || hosts.isFinal(error) || !isWanted(batch)) {
+        if (error.sqlstate !== undefined) this.#database.warn(error);
+        for (const entry of batch) this.#remove(entry).reject(error);
+      } else if (half > 0) {
+        await this.#send(connection, batch.slice(0, half), PART_LOCK_TIMEOUT_MS);
+        await this.#send(connection, batch.slice(half), PART_LOCK_TIMEOUT_MS);
+      } else {
+        const [entry] = batch as [Entry];
+        if (isLocked) entry.triedUntil ||= clock.monotonicMs() + LOCKED_MS;
+        void this.#tryLater(entry);
       }
-    } else if (half > 0) {
-      await this.#send(lane, batch.slice(0, half), PART_LOCK_TIMEOUT_MS);
-      await this.#send(lane, batch.slice(half), PART_LOCK_TIMEOUT_MS);
-    } else {
-      const [entry] = batch as [Entry];
-      if (error.isLock) entry.triedUntil ||= clock.monotonicMs() + LOCKED_MS;
-      void this.#tryLater(entry);
     }
   }
 
   async #tryLater(entry: Entry): Promise<void> {
     await sleep(LOCKED_PAUSE_MS);
-    await this.#send(this.#database.writes, [entry], PART_LOCK_TIMEOUT_MS);
+    await this.#send(this.#database.retries, [entry], PART_LOCK_TIMEOUT_MS);
   }
 
-  #remove({ plant, bytes }: Entry): void {
-    if (this.#entries.delete(plant.id)) this.queuedBytes -= bytes;
+  #remove(entry: Entry): Entry {
+    if (this.#entries.delete(entry.plant.id)) this.queuedBytes -= entry.bytes;
+    return entry;
   }
 }

@@ -2,23 +2,25 @@
  * Statements over a database: the probe, the proof of commits, and the warnings.
  *
  * Invariants. A statement that waits for its standby is not abandoned: the server would keep its process, and a new
- * statement would wait as well. One probe, twice a second, is the lease of the
- * primary, and the poll of the tokens and of the settings. While a statement is slow, the other hosts are asked
- * whether one of them was promoted. A statement that is past its deadline, and on which the server does not
- * work, has lost its connection.
+ * statement would wait as well. One probe, twice a second, is the lease of the primary, and the poll of the tokens and
+ * of the settings. While a statement is slow, the other hosts are asked whether one of them was promoted. A statement
+ * that is past its deadline, and on which the server does not work, has lost its connection.
  */
 import { clock, sleep } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { startAge } from "../core/live-tokens.ts";
+import { NUMBER_OPTIONS } from "../core/options.ts";
 import type { Timer } from "../core/services.ts";
 import { type Connection, DatabaseError, type Rows } from "./connection.ts";
-import { type HostOptions, Hosts, SerialConnection, UnusableDatabaseError } from "./hosts.ts";
-import { explainMissing, LIST_TOKENS, NO_STANDBY, PROBE, STANDBYS, WORKING } from "./schema.ts";
+import { Hosts, type PostgresOptions, SerialConnection, UnusableDatabaseError } from "./hosts.ts";
+import { explainMissing, listTokens, NO_STANDBY, PROBE, STANDBYS, WORKING } from "./schema.ts";
 
-/** While a statement takes longer, the other hosts are asked again and again. */
+/** While a statement takes longer, the other hosts are asked so often. */
 const SLOW_MS = 200;
 /** After so many times this long they are asked in any case. */
 const TICKS = 10;
+/** After so many, each reason is warned of again. */
+const WARNING_TICKS = 50;
 
 const NO_COMMITS =
   "The database confirms no commit; its synchronous standby may be missing. Until it is back, requests with a " +
@@ -30,8 +32,8 @@ export class Database {
   readonly hosts: Hosts;
   /** For statements that only read. */
   readonly reads: SerialConnection;
-  /** For creates of locked rows. */
-  readonly writes: SerialConnection;
+  /** For creates that are tried later, each on its own: the next one waits for no other attempt. */
+  readonly retries: SerialConnection;
   /** For changes of the tokens, which wait for no create. */
   readonly changes: SerialConnection;
   readonly #probes: SerialConnection;
@@ -42,32 +44,30 @@ export class Database {
   plants: number | undefined;
   /** Whether commits wait for a standby, once it is known. */
   isSynchronous: boolean | undefined;
-  /** Since the newest probe that the primary has committed began. */
-  leaseAge = () => 0;
-  /** Why no probe commits, and when it was said last. */
-  #warned = "";
-  #warnedAt = 0;
-  #lastRefusal = "";
+  /** Since the newest probe that the primary has committed began; at first, since the start. */
+  leaseAge: () => number;
+  #tokenVersion = "";
+  /** What was warned of in the last seconds. */
+  readonly #warned = new Set<string>();
 
   /** @throws RangeError for a URL that cannot be used; TypeError for another driver. */
-  constructor(options: HostOptions & { readonly deadlineMs: number }) {
-    this.deadlineMs = options.deadlineMs;
-    this.#requireSync = options.requireSync;
+  constructor(options: PostgresOptions) {
+    this.deadlineMs = options.databaseDeadlineMs ?? NUMBER_OPTIONS.databaseDeadlineMs.default;
+    this.#requireSync = options.requireSync ?? false;
     this.hosts = new Hosts(options);
+    this.leaseAge = options.followsTokens === false ? () => 0 : startAge(clock);
     this.#watching = clock.setInterval(() => this.#watch(), SLOW_MS);
     this.#watching.unref();
-    this.reads = new SerialConnection(this.hosts);
-    this.writes = new SerialConnection(this.hosts);
-    this.changes = new SerialConnection(this.hosts);
-    this.#probes = new SerialConnection(this.hosts);
+    this.reads = new SerialConnection(this.hosts, this.deadlineMs);
+    this.retries = new SerialConnection(this.hosts, 0);
+    this.changes = new SerialConnection(this.hosts, this.deadlineMs);
+    this.#probes = new SerialConnection(this.hosts, this.deadlineMs);
   }
 
   /**
    * Resolves after the commit of a statement; if a standby is required, once enough of them have flushed a position of
    * the log that was read after it. The setting alone proves nothing: when it is emptied, commits that wait are
-   * reported as successes, and when it is filled, sessions show it before commits wait.
-   *
-   * @throws DatabaseError
+   * reported as successes, and when it is filled, sessions show it before commits wait. @throws DatabaseError
    */
   async write(connection: Connection, text: string, values?: Rows[number]): Promise<Rows> {
     const rows = await connection.query(text, values);
@@ -82,52 +82,43 @@ export class Database {
   }
 
   /**
-   * Commits on the primary, verifies the database, and reads the tokens if their version may have changed.
-   * Waits for a commit as long as it takes. Returns its age, too.
-   *
-   * @throws DatabaseError if there is no primary at the deadline, or the database cannot be used.
+   * Commits on the primary, however long that takes, verifies the database, and reads the tokens if they may have
+   * changed. @throws DatabaseError if there is no primary at the deadline, or the database cannot be used.
    */
-  async probe(version: string) {
-    const warn = () => this.#warn(this.hosts.lastError);
-    const timer = clock.setInterval(warn, this.deadlineMs);
-    try {
-      return await this.#probes.run((each) => this.#probe(each, version), this.deadlineMs);
-    } catch (error) {
-      this.#warn(error as DatabaseError);
-      throw error;
-    } finally {
-      clock.clearInterval(timer);
-    }
-  }
-
-  async #probe(connection: Connection, known: string) {
-    const age = startAge(clock);
-    const { hosts } = this;
-    hosts.lastError = new DatabaseError(NO_COMMITS); // what a start reports if no probe ever commits
-    const rows = await this.write(connection, PROBE, hosts.expected).catch(explainMissing);
-    const [refusal, , standbys, estimate, changes] = rows[0] ?? [];
-    if (refusal) {
-      hosts.closeAll();
-      throw new UnusableDatabaseError(connection.host, refusal);
-    }
-    const isSynchronous = standbys !== "";
-    if (!isSynchronous && this.isSynchronous !== false) publishWarning(NO_STANDBY);
-    this.isSynchronous = isSynchronous;
-    this.plants = Number(estimate) >= 0 ? Number(estimate) : undefined;
-    this.leaseAge = age;
-    if (this.#warned) publishWarning(`Reconnected to the database at "${hosts.inUse}"`);
-    this.#warned = "";
-    const version = `${connection.pid} ${changes}`; // another server may have other tokens
-    const tokens = version === known ? undefined : await connection.query(LIST_TOKENS);
-    return { age, version, tokens };
+  probe() {
+    return this.#probes.run(async (connection) => {
+      const age = startAge(clock);
+      const { hosts } = this;
+      hosts.lastError = new DatabaseError(NO_COMMITS); // until it has committed
+      const rows = await this.write(connection, PROBE, hosts.checkValues).catch(explainMissing);
+      const [refusal, , standbys, estimate, changes] = rows[0] ?? [];
+      if (refusal) {
+        for (const each of hosts.connections) each.close();
+        throw new UnusableDatabaseError(connection.host, refusal);
+      }
+      const isSynchronous = standbys !== "";
+      if (!isSynchronous && this.isSynchronous !== false) publishWarning(NO_STANDBY);
+      this.isSynchronous = isSynchronous;
+      this.plants = Number(estimate) >= 0 ? Number(estimate) : undefined;
+      const isBack = this.leaseAge() >= this.deadlineMs;
+      if (isBack) publishWarning(`Reconnected to the database at "${hosts.inUse}"`);
+      this.leaseAge = age;
+      const version = `${connection.pid} ${changes}`; // another server may have other tokens
+      if (version === this.#tokenVersion) return { age };
+      const tokens = await listTokens(connection);
+      this.#tokenVersion = version;
+      return { age, tokens };
+    });
   }
 
   /** Asks the other hosts while a statement is slow, and at times in any case: one may have been promoted. */
   #watch(): void {
     if (this.hosts.isClosed) clock.clearInterval(this.#watching);
     const isDue = ++this.#ticks % TICKS === 0;
-    if (isDue || this.#listSlow(SLOW_MS).length > 0) void this.hosts.findRivals();
+    if (isDue || this.#listSlow(SLOW_MS).length > 0) void this.hosts.askOthers();
     if (isDue) void this.#closeForgotten();
+    if (this.leaseAge() >= this.deadlineMs) this.warn(this.hosts.lastError);
+    if (this.#ticks % WARNING_TICKS === 0) this.#warned.clear();
   }
 
   /** The connections whose statement was sent so long ago. */
@@ -145,24 +136,14 @@ export class Database {
       const working = await connection.query(WORKING).finally(() => connection.close());
       for (const each of late) if (!working.flat().includes(each.pid)) each.close();
     } catch (error) {
-      this.#warn(error as DatabaseError);
+      this.warn(error as DatabaseError);
     }
   }
 
-  /** Warns of each reason once, and again at each deadline. */
-  #warn({ message = NO_COMMITS }: Partial<Error> = {}): void {
-    const now = clock.monotonicMs();
-    const isKnown = message === this.#warned && now - this.#warnedAt < this.deadlineMs;
-    if (isKnown || this.hosts.isClosed) return;
-    this.#warned = message;
-    this.#warnedAt = now;
+  /** Warns of a reason why statements fail, which no client receives. */
+  warn({ message }: DatabaseError): void {
+    if (this.hosts.isClosed || this.#warned.has(message)) return;
+    this.#warned.add(message);
     publishWarning(message);
-  }
-
-  /** Warns once of each reason why a statement is refused, which no client receives. */
-  warnOfRefusal(error: DatabaseError): void {
-    if (error.sqlstate === undefined || error.message === this.#lastRefusal) return;
-    this.#lastRefusal = error.message;
-    publishWarning("The database refuses a statement", error);
   }
 }

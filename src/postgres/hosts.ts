@@ -1,34 +1,31 @@
 /**
  * The hosts of a database: which of them is the primary, and connections to it.
  *
- * Invariants. If several hosts accept writes, the one with the highest timeline is used: each promotion increments
- * it. No host is used if that one may lose commits by its settings or tables, or has another store; if two have
- * the same timeline, because one is a copy; or if a higher timeline was seen before. No connection
- * to another host stays open once the primary was found.
+ * Invariants. If several hosts accept writes, the one with the highest timeline is used: each promotion increments it.
+ * No host is used if that one may lose commits by its settings or tables, or has another store; if two have the same
+ * timeline, because one is a copy; or if a higher timeline was seen before.
  */
 import { clock, sleep } from "../clock.ts";
 import { Semaphore } from "../core/semaphore.ts";
-import { Connection, DatabaseError, type PgModule, type Rows, SESSION } from "./connection.ts";
+import { Connection, DatabaseError, type PgModule, SESSION } from "./connection.ts";
 import { CHECK, CHECK_SERVER, explainMissing } from "./schema.ts";
 import { type DatabaseHost, type DatabaseUrl, formatHost, parseDatabaseUrl } from "./url.ts";
 
-export interface HostOptions {
+export interface PostgresOptions {
+  /** The module `pg`, version 8.23 or later. */
   readonly pg: PgModule;
-  /** Called for each new connection. */
-  readonly url: () => string;
-  /** Whether a database is refused whose commits wait for no standby. */
-  readonly requireSync: boolean;
-}
-
-/** A server that accepts writes. */
-interface Server {
-  readonly host: DatabaseHost;
-  readonly timeline: number;
-  /** When it was started: two names of one server have the same. */
-  readonly startedAt: string | null | undefined;
-  readonly connection: Connection;
-  /** That of `CHECK`. */
-  readonly row: Rows[number];
+  /** `postgresql://user@host:port,host:port/database`; a function is called for each new connection. */
+  readonly url: string | (() => string);
+  /** Refuses a database whose commits wait for no standby. Default: a warning. */
+  readonly requireSync?: boolean | undefined;
+  /** Every call ends within it. Default: 10 s. */
+  readonly databaseDeadlineMs?: number | undefined;
+  /** Connections for creates; there are up to four more. Default: 4. */
+  readonly databaseConnections?: number | undefined;
+  /** Waits for a database that is away, with a warning at each deadline. Default: rejects at the first. */
+  readonly isPatient?: boolean | undefined;
+  /** Default: true. Otherwise no token is accepted, and nothing is written that no call has asked for. */
+  readonly followsTokens?: boolean | undefined;
 }
 
 /** The database must not be used until a person has fixed it; the message says how. */
@@ -45,26 +42,29 @@ const ROUND_MS = 100;
 export class Hosts {
   isClosed = false;
   /** Why a statement failed, or what it waits for. */
-  lastError: DatabaseError | undefined;
+  lastError = new DatabaseError("The database does not respond");
   /** The parameters of `CHECK` and `PROBE`; the second is the id of the store, once one was found. */
-  readonly expected: (string | null)[];
-  readonly #options: HostOptions;
+  readonly checkValues: (string | null)[];
   /** The newest connection, and those that were open or opening when it was made. Some may have closed since. */
   connections: readonly Connection[] = [];
-  /** The server in use. */
-  #primary: Server | undefined;
-  #search: Promise<Server> | undefined;
+  readonly #pg: PgModule;
+  readonly #readUrl: () => string;
+  /** A connection to the server in use. It may have closed. */
+  #primary: Connection | undefined;
+  #searching: Promise<Connection> | undefined;
   /** The hosts that are being asked whether they accept writes, by their names. */
-  readonly #asking = new Map<string, Promise<Server>>();
+  readonly #asking = new Map<string, Promise<Connection>>();
   /** The highest one that was seen. */
   #timeline = 0;
 
   /** @throws RangeError for a URL that cannot be used; TypeError for another driver. */
-  constructor(options: HostOptions) {
-    this.#options = options;
-    this.expected = [String(options.requireSync), null];
-    const url = parseDatabaseUrl(options.url());
-    for (const host of url.hosts) new Connection(options.pg, url, host);
+  constructor(options: PostgresOptions) {
+    const { pg, url, requireSync = false } = options;
+    this.#pg = pg;
+    this.#readUrl = typeof url === "function" ? url : () => url;
+    this.checkValues = [String(requireSync), null];
+    const parsed = parseDatabaseUrl(this.#readUrl());
+    for (const host of parsed.hosts) new Connection(pg, parsed, host);
   }
 
   /** The host in use; `undefined` while none is. */
@@ -72,56 +72,53 @@ export class Hosts {
     return this.#primary && formatHost(this.#primary.host);
   }
 
-  /** Statements under way are rejected. */
-  closeAll(): void {
-    for (const connection of this.connections) connection.close();
-  }
-
   /** Whether no attempt can succeed before a person acts. */
   isFinal(error: DatabaseError): boolean {
     const { sqlstate = "" } = error;
     // The disk is full, or the statement does not fit the database.
-    if (error instanceof UnusableDatabaseError || /^(53100|42)/.test(sqlstate)) return true;
+    const isRefused = error instanceof UnusableDatabaseError || /^(53100|42)/.test(sqlstate);
+    if (this.isClosed || isRefused) return true;
     // Of a login, the name of a database, or a pooler: they may change while servers run.
-    return this.expected[1] === null && /^(28|3D|0A|08P01)/.test(sqlstate);
+    return this.checkValues[1] === null && /^(28|3D|0A|08P01)/.test(sqlstate);
   }
 
   /** A new connection to the primary. @throws DatabaseError */
   async connect(): Promise<Connection> {
-    const primary = this.#primary ?? (await this.#find());
-    const { connection, row } = await this.#open(primary.host).catch((error: DatabaseError) => {
-      const isFull = error.sqlstate === "53300"; // it has no room for another connection
-      if (!isFull && this.#primary === primary) this.#primary = undefined;
+    const primary = this.#primary ?? (await this.#search());
+    const connection = await this.#open(primary.host).catch((error: DatabaseError) => {
+      // A server that has no room for another connection is still the primary.
+      if (error.sqlstate !== "53300" && this.#primary === primary) this.#primary = undefined;
       throw error;
     });
-    if (!row[0]) return connection;
+    const [refusal] = connection.row;
+    if (!refusal) return connection;
     connection.close();
-    throw new UnusableDatabaseError(primary.host, row[0]);
+    throw new UnusableDatabaseError(primary.host, refusal);
   }
 
   /** Asks the hosts that are not in use whether one of them accepts writes, too. Never rejects. */
-  async findRivals(): Promise<void> {
+  async askOthers(): Promise<void> {
     try {
-      if (this.#primary === undefined) return void (await this.#find());
-      const others = this.#readUrl().hosts.filter((host) => formatHost(host) !== this.inUse);
-      const compare = (found: Server) => this.#primary && this.#use([this.#primary, found]);
+      if (this.#primary === undefined) return void (await this.#search());
+      const others = this.#parseUrl().hosts.filter((host) => formatHost(host) !== this.inUse);
+      const compare = (found: Connection) => this.#primary && this.#use([this.#primary, found]);
       await Promise.allSettled(others.map((host) => this.#ask(host).then(compare)));
     } catch {} // the next connection has the reason
   }
 
   /** Asks all hosts, and uses the primary; joins the search under way, if any. @throws DatabaseError */
-  #find(): Promise<Server> {
-    this.#search ??= this.#findOnce().finally(() => {
-      this.#search = undefined;
+  #search(): Promise<Connection> {
+    this.#searching ??= this.#askAll().finally(() => {
+      this.#searching = undefined;
     });
-    return this.#search;
+    return this.#searching;
   }
 
   /** Asks all hosts every 100 ms until each has responded; after the first that accepts writes, once more. */
-  async #findOnce(): Promise<Server> {
-    const { hosts } = this.#readUrl();
-    const outcomes = new Map<DatabaseHost, Server | DatabaseError>();
-    const found = () => [...outcomes.values()].filter((each): each is Server => "row" in each);
+  async #askAll(): Promise<Connection> {
+    const { hosts } = this.#parseUrl();
+    const outcomes = new Map<DatabaseHost, Connection | DatabaseError>();
+    const found = () => [...outcomes.values()].filter((each) => each instanceof Connection);
     for (let isLast = false; outcomes.size < hosts.length && !isLast; ) {
       isLast = found().length > 0;
       const asked = hosts.map(async (host) => {
@@ -137,7 +134,7 @@ export class Hosts {
   }
 
   /** Uses the server of the highest timeline, if it may be used. @throws UnusableDatabaseError */
-  #use(servers: readonly Server[]): Server {
+  #use(servers: readonly Connection[]): Connection {
     const best = servers.reduce((a, b) => (b.timeline > a.timeline ? b : a));
     const { host, timeline, startedAt, row } = best;
     const rival = servers.find((one) => one.timeline === timeline && one.startedAt !== startedAt);
@@ -147,29 +144,26 @@ export class Hosts {
       : row[0];
     this.#timeline = timeline;
     this.#primary = why ? undefined : best;
+    // So the statements end that wait on a host that was replaced or cut off.
     for (const each of this.connections) if (formatHost(each.host) !== this.inUse) each.close();
     if (why) throw new UnusableDatabaseError(host, why);
-    this.expected[1] ??= row[1] ?? null;
+    this.checkValues[1] ??= row[1] ?? null;
     return best;
   }
 
   /** Whether a host accepts writes; joins the question under way, if any. @throws DatabaseError */
-  async #ask(host: DatabaseHost): Promise<Server> {
+  async #ask(host: DatabaseHost): Promise<Connection> {
     const name = formatHost(host);
     const asking = this.#asking.get(name) ?? this.#open(host);
     this.#asking.set(name, asking);
-    try {
-      const server = await asking;
-      server.connection.close();
-      return server;
-    } finally {
-      this.#asking.delete(name);
-    }
+    const server = await asking.finally(() => this.#asking.delete(name));
+    server.close();
+    return server;
   }
 
   /** Connects to a host, which must accept writes, in 2 s. @throws DatabaseError */
-  async #open(host: DatabaseHost): Promise<Server> {
-    const connection = new Connection(this.#options.pg, this.#readUrl(), host);
+  async #open(host: DatabaseHost): Promise<Connection> {
+    const connection = new Connection(this.#pg, this.#parseUrl(), host);
     this.connections = [...this.connections.filter(({ isOpen }) => isOpen), connection];
     const late = new Error(`no response in ${CONNECT_TIMEOUT_MS} ms`);
     const timer = clock.setTimeout(() => connection.close(late), CONNECT_TIMEOUT_MS);
@@ -178,18 +172,19 @@ export class Hosts {
       await connection.login();
       const [server = []] = await connection.query(CHECK_SERVER);
       const [isFollowing, hex, startedAt, pid, settings] = server;
-      connection.pid = pid ?? "";
       if (isFollowing !== "f") throw new DatabaseError(`"${name}" is a standby`);
       if (settings !== String(SESSION.length)) {
         throw new UnusableDatabaseError(host, "connect to PostgreSQL directly, without a pooler");
       }
-      const timeline = Number.parseInt(hex ?? "", 16);
-      if (timeline < this.#timeline) {
+      connection.timeline = Number.parseInt(hex ?? "", 16);
+      connection.startedAt = startedAt ?? "";
+      connection.pid = pid ?? "";
+      if (connection.timeline < this.#timeline) {
         throw new DatabaseError(`"${name}" was replaced: timeline ${this.#timeline} was seen`);
       }
-      const [row = []] = await connection.query(CHECK, this.expected).catch(explainMissing);
+      [connection.row = []] = await connection.query(CHECK, this.checkValues).catch(explainMissing);
       if (this.isClosed) throw new DatabaseError("The store was closed");
-      return { host, timeline, startedAt, connection, row };
+      return connection;
     } catch (error) {
       connection.close();
       throw error;
@@ -199,25 +194,26 @@ export class Hosts {
   }
 
   /** @throws DatabaseError if it cannot be read now. */
-  #readUrl(): DatabaseUrl {
+  #parseUrl(): DatabaseUrl {
     try {
-      return parseDatabaseUrl(this.#options.url());
+      return parseDatabaseUrl(this.#readUrl());
     } catch (cause) {
       throw new DatabaseError(`Cannot read the URL of the database: ${(cause as Error).message}`);
     }
   }
 }
 
-type Work<T> = (connection: Connection) => Promise<T>;
-
 /** Statements one after the other, on a connection that is replaced when it breaks. */
 export class SerialConnection {
   readonly #hosts: Hosts;
-  readonly #turn = new Semaphore(1);
+  readonly #limitMs: number;
+  readonly #turns = new Semaphore(1);
   #connection: Connection | undefined;
 
-  constructor(hosts: Hosts) {
+  /** @param limitMs how long failed work is repeated: no attempt begins later, except the first. */
+  constructor(hosts: Hosts, limitMs: number) {
     this.#hosts = hosts;
+    this.#limitMs = limitMs;
   }
 
   /** Connects, unless it is connected. @throws DatabaseError */
@@ -227,12 +223,12 @@ export class SerialConnection {
   }
 
   /**
-   * Does work that may be repeated until it succeeds, its failure is final, or it is not wanted any more. After the
-   * limit no attempt begins, except the first. @throws DatabaseError, that of the last attempt.
+   * Does work that may be repeated until it succeeds, its failure is final, or it is not wanted any more. @throws
+   * DatabaseError, that of the last attempt.
    */
-  run<T>(work: Work<T>, limitMs: number, isWanted = () => true): Promise<T> {
-    const deadline = clock.monotonicMs() + limitMs;
-    return this.#turn.run(async () => {
+  run<T>(work: (connection: Connection) => Promise<T>, isWanted = () => true): Promise<T> {
+    const deadline = clock.monotonicMs() + this.#limitMs;
+    return this.#turns.run(async () => {
       for (let pauseMs = 0; ; pauseMs = Math.min(pauseMs + 10, 200)) {
         if (!isWanted()) throw new DatabaseError("No client waits for it any more");
         try {
@@ -242,7 +238,7 @@ export class SerialConnection {
           this.#hosts.lastError = error;
           if (this.#hosts.isFinal(error)) throw error;
           this.#connection?.close();
-          if (this.#hosts.isClosed || clock.monotonicMs() >= deadline) throw error;
+          if (clock.monotonicMs() >= deadline) throw error;
         }
         if (pauseMs > 0) await sleep(pauseMs);
       }

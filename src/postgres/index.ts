@@ -6,34 +6,18 @@
 import { PlantStoreError } from "../core/errors.ts";
 import { assertNumbers, NUMBER_OPTIONS } from "../core/options.ts";
 import type { DatabaseStatus } from "../core/services.ts";
-import { type PgModule, withTimeout } from "./connection.ts";
+import { withTimeout } from "./connection.ts";
 import { Database } from "./database.ts";
-import { UnusableDatabaseError } from "./hosts.ts";
+import { type PostgresOptions, UnusableDatabaseError } from "./hosts.ts";
 import { PostgresPlants } from "./plants.ts";
 import { PostgresTokens, TokenTable } from "./tokens.ts";
 
 export type { NewToken, TokenRecord } from "../core/token.ts";
 export type { PgModule } from "./connection.ts";
+export type { PostgresOptions } from "./hosts.ts";
 export type { PostgresPlants } from "./plants.ts";
 export { printSchema } from "./schema.ts";
 export type { PostgresTokens, TokenTable } from "./tokens.ts";
-
-export interface PostgresOptions {
-  /** The module `pg`, version 8.23 or later. */
-  readonly pg: PgModule;
-  /** `postgresql://user@host:port,host:port/database`; a function is called for each new connection. */
-  readonly url: string | (() => string);
-  /** Refuses a database whose commits wait for no standby. Default: a warning. */
-  readonly requireSync?: boolean | undefined;
-  /** Every call ends within it. Default: 10 s. */
-  readonly databaseDeadlineMs?: number | undefined;
-  /** Connections for creates; there are up to four more. Default: 4. */
-  readonly databaseConnections?: number | undefined;
-  /** Waits for a database that is away, with a warning at each deadline. Default: rejects at the first. */
-  readonly isPatient?: boolean | undefined;
-  /** Default: true. Otherwise no token is accepted, and nothing is written that no call has asked for. */
-  readonly followsTokens?: boolean | undefined;
-}
 
 /** An open database: its plants, the check of its tokens, and changes of them. */
 export interface PostgresStore {
@@ -55,32 +39,29 @@ export interface PostgresStore {
  */
 export async function openPostgres(options: PostgresOptions): Promise<PostgresStore> {
   assertNumbers(options);
-  const { pg, url, requireSync = false, isPatient = false, followsTokens = true } = options;
-  const deadlineMs = options.databaseDeadlineMs ?? NUMBER_OPTIONS.databaseDeadlineMs.default;
+  const { isPatient = false, followsTokens = true } = options;
   const connections = options.databaseConnections ?? NUMBER_OPTIONS.databaseConnections.default;
-  const readUrl = typeof url === "function" ? url : () => url;
-  const database = new Database({ pg, url: readUrl, requireSync, deadlineMs });
+  const database = new Database(options);
+  const { hosts, deadlineMs } = database;
   const tokens = new PostgresTokens(database);
   const plants = new PostgresPlants(database, connections);
   const close = async () => {
     tokens.close();
     await plants.close();
-    database.hosts.isClosed = true;
-    database.hosts.closeAll();
+    hosts.isClosed = true;
+    for (const connection of hosts.connections) connection.close();
   };
   try {
-    const connecting = () => database.reads.run(async () => {}, deadlineMs);
-    const start = followsTokens ? tokens.start(isPatient) : connecting();
+    const start = followsTokens ? tokens.start() : database.reads.run(async () => {});
     await (isPatient ? start : withTimeout(deadlineMs, start));
   } catch (error) {
     await close();
     const isUnusable = error instanceof UnusableDatabaseError;
-    const cause = isUnusable ? error : ((database.hosts.lastError ?? error) as Error);
-    const code = isUnusable ? "corruption" : "io_error";
-    throw new PlantStoreError(code, cause.message, { cause });
+    const cause = isUnusable ? error : hosts.lastError;
+    throw new PlantStoreError(isUnusable ? "corruption" : "io_error", cause.message, { cause });
   }
   const state = () => {
-    const { hosts, isSynchronous, leaseAge } = database;
+    const { isSynchronous, leaseAge } = database;
     return { host: hosts.inUse, isSynchronous, leaseAgeMs: leaseAge() };
   };
   return { plants, tokens, tokenTable: new TokenTable(database), state, close };

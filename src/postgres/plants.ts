@@ -22,19 +22,15 @@ const PAGE_BYTES = 256 * 1024;
 
 /** Plants that one statement reads: each may have as many bytes as a body. */
 const GROUP_PLANTS_MAX = 16;
-interface Group {
-  readonly ids: bigint[];
-  /** By their ids. */
-  readonly rows: Promise<ReadonlyMap<unknown, Rows[number]>>;
-}
 
 /** A durable store of plants in a database, for any number of servers at the same time. */
 export class PostgresPlants implements PlantService {
   readonly #database: Database;
   readonly #creates: Creates;
   readonly #turns = new Semaphore(1);
-  /** The plants that the next statement reads. */
-  #next: Group | undefined;
+  /** The plants that the next statement reads, and its rows by their ids. */
+  #ids: bigint[] = [];
+  #rows: Promise<ReadonlyMap<unknown, Rows[number]>> = Promise.resolve(new Map());
   #isClosed = false;
 
   /** @internal */
@@ -57,12 +53,7 @@ export class PostgresPlants implements PlantService {
   async getLine(id: bigint): Promise<Buffer | undefined> {
     assertInt64(id);
     this.#assertOpen();
-    const rows = await this.#read(() => {
-      const isOpen = this.#next !== undefined && this.#next.ids.length < GROUP_PLANTS_MAX;
-      const group = isOpen ? (this.#next as Group) : this.#makeGroup();
-      group.ids.push(id);
-      return group.rows;
-    });
+    const rows = await this.#read(() => this.#readGroup(id));
     const row = rows.get(String(id));
     return row && Buffer.from(encodeNewPlant(decodeRow(row)));
   }
@@ -70,20 +61,16 @@ export class PostgresPlants implements PlantService {
   /** In order of id. */
   async *listLines({ after }: ListOptions = {}): AsyncGenerator<Buffer> {
     if (after !== undefined) assertInt64(after);
-    const { reads, deadlineMs } = this.#database;
+    const { reads } = this.#database;
     let from = after ?? INT64_MIN;
     for (;;) {
       this.#assertOpen();
       const values = [from, PAGE_PLANTS, PAGE_BYTES].map(String);
-      const rows = await this.#read(() =>
-        reads.run((connection) => connection.query(PAGE, values), deadlineMs),
-      );
+      const rows = await this.#read(() => reads.run((each) => each.query(PAGE, values)));
       const isCursor = from === after;
       if (isCursor && rows[0]?.[0] !== String(after)) throw unknownCursor(after);
-      const lines = rows
-        .slice(Number(isCursor))
-        .map((row) => `${encodeNewPlant(decodeRow(row))}\n`);
-      yield Buffer.from(lines.join(""));
+      const plants = isCursor ? rows.slice(1) : rows;
+      yield Buffer.from(plants.map((row) => `${encodeNewPlant(decodeRow(row))}\n`).join(""));
       const last = BigInt(rows.at(-1)?.[0] ?? INT64_MAX);
       if (last === INT64_MAX) return;
       from = last + 1n;
@@ -96,20 +83,21 @@ export class PostgresPlants implements PlantService {
     return this.#creates.drain();
   }
 
-  /** Reads that begin until the statement before is over are one group. */
-  #makeGroup(): Group {
-    const { reads, deadlineMs } = this.#database;
-    const ids: bigint[] = [];
-    const rows = this.#turns.run(async () => {
-      await turn();
-      if (this.#next === group) this.#next = undefined;
-      const values = [`{${ids.join()}}`];
-      const found = await reads.run((connection) => connection.query(GET, values), deadlineMs);
-      return new Map(found.map((row) => [row[0], row]));
-    });
-    const group = { ids, rows };
-    this.#next = group;
-    return group;
+  /** Reads a plant with those whose reads begin until the statement before is over. */
+  #readGroup(id: bigint) {
+    if (this.#ids.length === 0 || this.#ids.length === GROUP_PLANTS_MAX) {
+      const ids: bigint[] = [];
+      this.#ids = ids;
+      this.#rows = this.#turns.run(async () => {
+        await turn();
+        if (this.#ids === ids) this.#ids = [];
+        const values = [`{${ids.join()}}`];
+        const rows = await this.#database.reads.run((each) => each.query(GET, values));
+        return new Map(rows.map((row) => [row[0], row]));
+      });
+    }
+    this.#ids.push(id);
+    return this.#rows;
   }
 
   /** The outcome of a read, at its deadline at the latest. While the database is away longer than that, none begins. */
@@ -119,7 +107,8 @@ export class PostgresPlants implements PlantService {
       if (leaseAge() >= deadlineMs) throw new DatabaseError("The database is away");
       return await withTimeout(deadlineMs, read());
     } catch (cause) {
-      this.#database.warnOfRefusal(cause as DatabaseError);
+      const error = cause as DatabaseError;
+      if (error.sqlstate !== undefined) this.#database.warn(error);
       const why = "the database does not respond, or refuses it; retry later";
       throw new PlantStoreError("read_failed", `Cannot read plants now: ${why}`, { cause });
     }

@@ -1,15 +1,14 @@
 /**
  * The tables, the statements, and how plants and tokens are written in rows.
  *
- * Invariants. Every table is named with its schema. All other names are those of `pg_catalog`, because the login
- * sets the search path (connection): a role that may create objects elsewhere cannot have its own code run. A
- * string that `text` cannot hold (NUL, a lone surrogate) is kept exactly in `exact`, the record as JSON; `name`
- * and `tag` are then for people only.
+ * Invariants. Every table is named with its schema. All other names are those of `pg_catalog`, because the login sets
+ * the search path: a role that may create objects elsewhere cannot have its own code run. A string that `text` cannot
+ * hold (NUL, a lone surrogate) is kept in `exact`, the record as JSON; `name` and `tag` are then for people only.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
-import { isScope, type TokenRecord } from "../core/token.ts";
-import { type DatabaseError, type Rows, SESSION } from "./connection.ts";
+import type { TokenRecord } from "../core/token.ts";
+import { type Connection, type DatabaseError, type Rows, SESSION } from "./connection.ts";
 
 const SCHEMA_VERSION = 1;
 
@@ -155,9 +154,15 @@ export const PAGE = `SELECT id, name, tag, exact FROM (
     FROM plant_store.plants WHERE id >= $1::bigint ORDER BY id LIMIT $2::integer) q) r
 WHERE earlier < $3::bigint ORDER BY id`;
 
-/** Oldest first. */
-export const LIST_TOKENS = `SELECT hash, name, scopes, created_at, expires_at, revoked_at
-FROM plant_store.tokens ORDER BY created_at, hash`;
+const LIST_TOKENS = `SELECT json_strip_nulls(row_to_json(t)) FROM (
+  SELECT name, hash, string_to_array(scopes, ',') AS scopes, created_at AS "createdAt", expires_at AS "expiresAt",
+    revoked_at AS "revokedAt" FROM plant_store.tokens) t ORDER BY "createdAt", hash`;
+
+/** Every token, oldest first. */
+export async function listTokens(connection: Connection): Promise<TokenRecord[]> {
+  const rows = await connection.query(LIST_TOKENS);
+  return rows.map(([json]) => JSON.parse(json ?? ""));
+}
 
 /** Other changes wait until the transaction ends; reads do not. */
 export const LOCK_TOKENS = "LOCK TABLE plant_store.tokens IN SHARE ROW EXCLUSIVE MODE";
@@ -190,17 +195,6 @@ export function decodeRow(row: Rows[number]): NewPlant {
     const why = `the column "exact" of its row was changed`;
     throw new PlantStoreError("read_failed", `Cannot read plant ${id}: ${why}`, { cause });
   }
-}
-
-export function decodeTokens(rows: Rows): TokenRecord[] {
-  return rows.map(([hash, name, scopes, createdAt, expiresAt, revokedAt]) => ({
-    name: name ?? "",
-    hash: hash ?? "",
-    scopes: (scopes ?? "").split(",").filter(isScope),
-    createdAt: Number(createdAt),
-    ...(expiresAt && { expiresAt: Number(expiresAt) }),
-    ...(revokedAt && { revokedAt: Number(revokedAt) }),
-  }));
 }
 
 /** Without NUL, which the database refuses, and half a surrogate pair, which it changes. */

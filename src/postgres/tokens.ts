@@ -19,12 +19,11 @@ import {
 } from "../core/token.ts";
 import { type Connection, DatabaseError, withTimeout } from "./connection.ts";
 import type { Database } from "./database.ts";
-import { decodeTokens, LIST_TOKENS, LOCK_TOKENS, WRITE_TOKENS } from "./schema.ts";
+import { LOCK_TOKENS, listTokens, WRITE_TOKENS } from "./schema.ts";
 
 /** Verifies tokens by the table of a database, for any number of servers. */
 export class PostgresTokens extends LiveTokens {
   readonly #database: Database;
-  #version = "";
 
   /** @internal */
   constructor(database: Database) {
@@ -34,11 +33,10 @@ export class PostgresTokens extends LiveTokens {
   }
 
   /** Polls until verdicts are given, and then follows the tokens. @throws DatabaseError @internal */
-  async start(isPatient: boolean): Promise<void> {
+  async start(): Promise<void> {
     while (!this.isReadable) {
       await this.#poll().catch((error) => {
-        const isAway = error instanceof DatabaseError && !this.#database.hosts.isFinal(error);
-        if (!isAway || !isPatient) throw error;
+        if (!(error instanceof DatabaseError) || this.#database.hosts.isFinal(error)) throw error;
       });
     }
     this.follow();
@@ -46,13 +44,12 @@ export class PostgresTokens extends LiveTokens {
 
   /** @internal */
   protected override poll(): Promise<void> {
-    return this.#poll().catch(() => {}); // the database has warned of it
+    return this.#poll().catch((error) => this.#database.warn(error));
   }
 
   async #poll(): Promise<void> {
-    const { age, version, tokens } = await this.#database.probe(this.#version);
-    this.accept(age, tokens && decodeTokens(tokens));
-    this.#version = version;
+    const { age, tokens } = await this.#database.probe();
+    this.accept(age, tokens);
   }
 }
 
@@ -87,7 +84,7 @@ export class TokenTable {
 
   /** Every token ever created, oldest first. */
   list(): Promise<readonly TokenRecord[]> {
-    return this.#run(async (connection) => decodeTokens(await connection.query(LIST_TOKENS)));
+    return this.#run(listTokens);
   }
 
   /**
@@ -113,7 +110,7 @@ export class TokenTable {
       try {
         await connection.query("BEGIN");
         await connection.query(LOCK_TOKENS);
-        const records = decide(decodeTokens(await connection.query(LIST_TOKENS)));
+        const records = decide(await listTokens(connection));
         if (records.length > 0) await connection.query(WRITE_TOKENS, [JSON.stringify(records)]);
         await this.#database.write(connection, "COMMIT");
       } catch (error) {
@@ -126,7 +123,7 @@ export class TokenTable {
   async #run<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     const { deadlineMs, changes } = this.#database;
     try {
-      return await withTimeout(deadlineMs, changes.run(work, deadlineMs));
+      return await withTimeout(deadlineMs, changes.run(work));
     } catch (cause) {
       if (!(cause instanceof DatabaseError)) throw cause;
       const next = "log in as the owner of the tables, and list the tokens to see if it was made";

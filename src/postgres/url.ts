@@ -21,8 +21,10 @@ export type DatabaseUrl = ReturnType<typeof readParts>;
 const SSL_MODES = ["disable", "verify-ca", "verify-full", "require"] as const;
 
 /** The last three change nothing here, but psql shares the URL. */
-const PARAMETERS =
-  "sslmode, sslrootcert, target_session_attrs, channel_binding, connect_timeout".split(", ");
+const PARAMETERS = "sslmode, sslrootcert, target_session_attrs, channel_binding, connect_timeout";
+
+/** Hosts that are this machine, so that their traffic crosses no network. */
+const LOCAL_HOST = /^(?:\/|localhost$|::1$|127\.)/;
 
 /** Scheme and login, hosts, database and parameters: a "@" there ends a password that is not encoded. */
 const URL_FORM = /^(postgres(?:ql)?:\/\/(?:[^@/?#]*@)?)([^@/?#]*)([^@#]*)$/;
@@ -34,6 +36,8 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
     // A URL of the WHATWG has one host.
     return readParts(hosts.split(",").map((host) => new URL(`${login}${host}${rest}`)));
   } catch (error) {
+    const { message, syscall } = error as NodeJS.ErrnoException;
+    if (syscall) throw wrong(`sslrootcert: cannot read the file: ${message}`);
     if (!(error instanceof TypeError || error instanceof URIError)) throw error;
     throw wrong(
       'expected "postgresql://user@host:port/database", with "," between hosts; in a name or a ' +
@@ -49,39 +53,26 @@ function readParts(urls: readonly URL[]) {
     if (host === "" || port === "0") throw wrong("expected a host, and a port above 0");
     return { host, port: Number(port || 5432) };
   });
-  const unknown = [...searchParams.keys()].find((name) => !PARAMETERS.includes(name));
-  if (unknown !== undefined) {
-    throw wrong(`unknown parameter "${unknown}"; expected one of ${PARAMETERS.join(", ")}`);
-  }
-  const given = searchParams.get("sslmode") ?? (hosts.every(isLocal) ? "disable" : "verify-full");
+  const unknown = [...searchParams.keys()].find((name) => !PARAMETERS.split(", ").includes(name));
+  if (unknown) throw wrong(`unknown parameter "${unknown}"; expected one of ${PARAMETERS}`);
+  const isLocal = hosts.every(({ host }) => LOCAL_HOST.test(host));
+  const given = searchParams.get("sslmode") ?? (isLocal ? "disable" : "verify-full");
   const mode = SSL_MODES.find((each) => each === given);
   if (mode === undefined) throw wrong(`sslmode: expected ${SSL_MODES.join(", ")}, got "${given}"`);
+  const root = searchParams.get("sslrootcert") ?? "system";
   return {
     hosts,
     sslmode: mode === "require" ? "verify-full" : mode,
-    ca: readCertificate(searchParams.get("sslrootcert") ?? "system"),
+    // PEM; `undefined`: the authorities that Node knows.
+    ca: root === "system" ? undefined : readFileSync(root),
     user: decodeURIComponent(username) || undefined,
     password: decodeURIComponent(password) || undefined,
     database: decodeURIComponent(pathname.slice(1)) || undefined,
   };
 }
 
-/** PEM; `undefined`: the authorities that Node knows. */
-function readCertificate(path: string): Buffer | undefined {
-  try {
-    return path === "system" ? undefined : readFileSync(path);
-  } catch (cause) {
-    throw wrong(`sslrootcert: cannot read "${path}": ${(cause as Error).message}`);
-  }
-}
-
 function wrong(message: string): RangeError {
   return new RangeError(`url: ${message}`);
-}
-
-/** Whether a host is this machine, so that its traffic crosses no network. */
-function isLocal({ host }: DatabaseHost): boolean {
-  return /^(?:\/|localhost$|::1$|127\.)/.test(host);
 }
 
 /** As logs and messages name a host; two hosts of one name are the same. */

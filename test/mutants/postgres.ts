@@ -3,7 +3,7 @@ export const POSTGRES = `
 postgres/creates.ts
 a row that the statement does not return gets a 200: postgres/conformance.installed
 - if (row === undefined) void this.#tryLater(entry);
-+ if (row === undefined) entry.resolve(["", entry.plant.name, null, null, entry.number]);
++ if (row === undefined) entry.resolve(["", entry.plant.name, null, null, entry.batchNumber]);
 postgres/connection.ts
 the notice of a cancelled wait is ignored: postgres/conformance.installed
 - if (isWarning || code.startsWith("57P")) this.#unconfirmedCommit = message;
@@ -16,17 +16,17 @@ the settings of a role hide a notice: postgres/faults.installed
 + options: OPTIONS.replace("client_min_messages=warning", "client_min_messages=error"),
 postgres/url.ts
 TLS is off by default if one host is local: postgres/url
-- const given = searchParams.get("sslmode") ?? (hosts.every(isLocal) ? "disable" : "verify-full");
-+ const given = searchParams.get("sslmode") ?? (hosts.some(isLocal) ? "disable" : "verify-full");
+- const isLocal = hosts.every(({ host }) => LOCAL_HOST.test(host));
++ const isLocal = hosts.some(({ host }) => LOCAL_HOST.test(host));
 postgres/hosts.ts
 a host of a lower timeline than was seen is used: postgres/faults.installed
-- if (timeline < this.#timeline) {
-+ if (timeline < 0) {
+- if (connection.timeline < this.#timeline) {
++ if (connection.timeline < 0) {
 postgres/database.ts
 a commit is proven by no standby: postgres/unfit.installed
 - if (row?.[1] === "t") break;
 + if (row) break;
-a connection that a firewall has forgotten is kept: postgres/faults.installed
+a connection that a firewall has forgotten is kept: postgres/unfit.installed
 - for (const each of late) if (!working.flat().includes(each.pid)) each.close();
 + for (const each of late) if (working.flat().includes(each.pid)) each.close();
 postgres/schema.ts

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -32,12 +32,6 @@ async function createGarden() {
   return { server, owner, url: server.url(database, "plant_store:secret") };
 }
 
-function serve(t: TestContext, url: string, args: readonly string[] = []) {
-  // The binding to libpq is not used.
-  const env = { PLANT_STORE_DATABASE: url, NODE_PG_FORCE_NATIVE: "1" };
-  return startServer(t, args, { env });
-}
-
 test("without the driver the message says what to install", async () => {
   const { status, stderr } = await runCli(["export", "--database", AWAY]);
   assert.deepEqual([status, /npm install pg/.test(stderr)], [2, true], stderr);
@@ -51,7 +45,8 @@ test("servers over one database share plants and tokens", OPTIONS, async (t) => 
   const admin = `127.0.0.1:${await freePort()}`;
   const token = (await run(["token", "create", "app", ...owner])).trim();
   const first = ["--first-token", "--admin", admin]; // there is a token already
-  const servers = [await serve(t, url, first), await serve(t, url)];
+  const env = { PLANT_STORE_DATABASE: url, NODE_PG_FORCE_NATIVE: "1" }; // the binding to libpq is not used
+  const servers = [await startServer(t, first, { env }), await startServer(t, [], { env })];
   const metrics = await (await fetch(`http://${admin}/metrics`)).text();
   assert.match(metrics, /^plant_store_database_lease_age_seconds 0\./m);
   assert.match(metrics, /^plant_store_database_synchronous 0$/m);
@@ -105,11 +100,9 @@ test("a URL that is replaced in its file is used without a restart", OPTIONS, as
   for (const [text, said] of [
     [url, /authentication failed/],
     [url.replace(":secret@", ":p:w/2@"), /percent-encode/],
-    [undefined, /no such file/],
   ] as const) {
     const before = running.stderr().length;
-    if (text === undefined) rmSync(file);
-    else writeFileSync(file, text);
+    writeFileSync(file, text);
     await server.endSessions();
     await until("the reason is logged", () => said.test(running.stderr().slice(before)));
     assert.equal(await creates(), false);
@@ -132,10 +125,8 @@ test("mistakes are named, and no password is shown", OPTIONS, async (t) => {
     ["export --database postgresql://a:hid@c/d", 2, /expected no password in an argument/],
     [`export --database-file ${file}`, 2, /--database-file ".*percent-encode/],
     ["export --database-file /nowhere/url", 1, /\/nowhere\/url.*no such file/],
-    [`export --database ${AWAY}?sslrootcert=/nowhere/ca`, 2, /cannot read "\/nowhere\/ca"/],
     [`serve --port 0 --database ${server.url("postgres")}`, 3, /print schema/],
     [`serve --port 0 --database ${server.url("missing")}`, 1, /missing.* does not exist/],
-    [`export --database ${AWAY}`, 1, /ECONNREFUSED/],
     [`export --database ${url.replace(":secret", "")}`, 1, /password/],
   ] as const) {
     const { status, stderr } = await runCli(words.split(" "), { env });

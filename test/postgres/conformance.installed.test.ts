@@ -115,8 +115,8 @@ test("rows that another transaction has locked delay no other row", OPTIONS, asy
 });
 
 for (const [what, action, isWarned] of [
-  ["that breaks a rule of the table", "RAISE EXCEPTION USING ERRCODE = $$23514$$", true],
-  ["whose statement fails for no known reason", "RAISE EXCEPTION USING ERRCODE = $$XX000$$", false],
+  ["that breaks a rule of the table", "RAISE $$a rule$$ USING ERRCODE = $$23514$$", true],
+  ["whose statement fails for no known reason", "RAISE $$x$$ USING ERRCODE = $$XX000$$", false],
   ["that the statement does not return", "RETURN NULL", false],
 ] as const) {
   test(`a row ${what} fails alone`, OPTIONS, async (t) => {
@@ -132,7 +132,7 @@ for (const [what, action, isWarned] of [
     );
     await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "write_failed" });
     await Promise.all(others);
-    assert.ok(!isWarned || warnings.some(({ message }) => /refuses a statement/.test(message)));
+    assert.ok(!isWarned || warnings.some(({ message }) => /a rule/.test(message)));
   });
 }
 
@@ -178,9 +178,8 @@ test("the role of the servers can neither change plants nor create tokens", OPTI
   for (const change of [
     "UPDATE plant_store.plants SET name = ''",
     "DELETE FROM plant_store.plants",
-  ]) {
+  ])
     await assert.rejects(runSql({ connectionString }, change), { code: "42501" });
-  }
   const message = /permission denied.*; log in as the owner of the tables/;
   await assert.rejects(tokenTable.create({ name: "app" }), { code: "io_error", message });
 });

@@ -34,14 +34,13 @@ test("TLS is checked in full unless every host is this machine", () => {
 test("a text that is no URL of a database is refused, and its password not shown", () => {
   for (const [url, expected] of [
     ["http://a:pw@db.example/x", /expected "postgresql:/],
-    ["jdbc:postgresql://u:pw@h", /expected "postgresql:/],
     ["postgresql:///x", /expected a host/],
     ["postgresql://db.example:0/x", /port above 0/],
     ["postgresql://db.example/%zz", /expected "postgresql:/],
     ["postgresql://a:pw/3@db.example/x", /percent-encode "@" as "%40"/],
     ["postgresql://a:pw@b,c:pw@d/e", /expected "postgresql:/],
     ["postgresql://db.example/x?sslmode=prefer", /sslmode: expected disable, verify-ca/],
-    ["postgresql://db.example/x?sslrootcert=/nowhere/ca", /sslrootcert: cannot read "\/nowhere/],
+    ["postgresql://db.example/x?sslrootcert=/nowhere/ca", /sslrootcert: cannot read.*nowhere/],
     ["postgresql://db.example/x?options=-c%20a%3Db", /unknown parameter "options"/],
   ] as const) {
     const isGood = ({ name, message }: Error) =>
