@@ -147,13 +147,9 @@ export class Cluster {
     await exited;
   }
 
-  /** Stops (SIGSTOP) the server and its sessions, as if the machine were unreachable. */
-  freeze(): void {
-    signal("SIGSTOP", this.#processes());
-  }
-
-  thaw(): void {
-    signal("SIGCONT", this.#processes());
+  /** Stops (SIGSTOP) the server and its sessions, as if the machine were unreachable, or lets them go on. */
+  freeze(isFrozen = true): void {
+    signal(isFrozen ? "SIGSTOP" : "SIGCONT", this.#processes());
   }
 
   #processes(): number[] {

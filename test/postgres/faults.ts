@@ -45,7 +45,7 @@ const STEPS: Readonly<Record<string, (trial: Trial, ...words: string[]) => unkno
   crash: (trial, host) => hostOf(trial, host).stop("SIGQUIT"),
   start: (trial, host) => hostOf(trial, host).start(),
   freeze: (trial, host) => hostOf(trial, host).freeze(),
-  thaw: (trial, host) => hostOf(trial, host).thaw(),
+  thaw: (trial, host) => hostOf(trial, host).freeze(false),
   promote: ({ standby }) => standby.promote(),
   cancel: ({ primary }) => primary.sql(CANCEL),
   hide: ({ primary }) => primary.sql(HIDE),
@@ -94,14 +94,10 @@ function withoutSettings(sql: string): string {
   return counted.replace(/set_config[\s\S]*/, "0");
 }
 
-/** Creates are acknowledged, whatever the standbys have. */
+/** Creates are acknowledged, whatever the standbys have, and even if none is asked for any more. */
 function withoutProof(sql: string): string {
-  return sql === STANDBYS ? sql.replace(/\(SELECT count[\s\S]*lsn\)\n/, "1000\n") : sql;
-}
-
-/** Nor is it noticed that no standby is asked for any more. */
-function withoutProofAndCheck(sql: string): string {
-  return withoutProof(sql).replace("current_setting('synchronous_standby_names')", "'standby'");
+  const proven = sql === STANDBYS ? sql.replace(/\(SELECT count[\s\S]*lsn\)\n/, "1000\n") : sql;
+  return proven.replace("current_setting('synchronous_standby_names')", "'standby'");
 }
 
 /** All servers seem to be one. */
@@ -121,7 +117,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     options: REQUIRED,
     before: "see",
     steps: `300, freeze standby, wait 300, list, wait 3000, ${LOSE_FOR_GOOD}`,
-    without: { what: "the proof, and the check of the list", rewrite: withoutProofAndCheck },
+    without: { what: "the proof, and the check of the list", rewrite: withoutProof },
   },
   "the list of standbys is filled, but not in force yet, and the primary is killed": {
     options: { ...REQUIRED, followsTokens: false }, // no probe is proven

@@ -89,11 +89,9 @@ export async function sabotageDriver(sabotage: Sabotage): Promise<PgModule> {
   return { Client: Sabotaged };
 }
 
-export function succeeds(work: Promise<unknown>): Promise<boolean> {
-  return work.then(
-    () => true,
-    () => false,
-  );
+export async function succeeds(work: Promise<unknown>): Promise<boolean> {
+  const [{ status }] = await Promise.allSettled([work]);
+  return status === "fulfilled";
 }
 
 /** In order of id. */
@@ -102,15 +100,10 @@ export async function listPlants(plants: PostgresPlants, options?: ListOptions) 
   return lines.map((line) => parseNewPlant(Buffer.from(line)));
 }
 
-export interface Pair {
-  readonly primary: Cluster;
-  readonly standby: Cluster;
-  /** Names both, for the role of the servers. */
-  readonly url: string;
-}
+export type Pair = Awaited<ReturnType<typeof startPair>>;
 
-/** A primary with a store, and its standby, which commits wait for if it is among the `standbys`. */
-export async function startPair(cleanup: Cleanup, { standbys = "standby" } = {}): Promise<Pair> {
+/** A primary with a store, and its standby, which commits wait for if it is among the `standbys`. The URL names both. */
+export async function startPair(cleanup: Cleanup, { standbys = "standby" } = {}) {
   const primary = await Cluster.start(cleanup);
   await primary.createStore("garden");
   const standby = await Cluster.clone(cleanup, primary, "standby");

@@ -23,14 +23,13 @@ test("the certificate of the server is checked as sslmode requires", OPTIONS, as
 
   await refused(/does not support SSL/, "sslmode=require");
   const { uid, gid } = statSync(cluster.data);
-  for (const [from, name] of [
-    [ours, "server.crt"],
-    [keyPath, "server.key"],
-  ] as const) {
+  const install = (from: string, name: string) => {
     const file = join(cluster.data, name);
     copyFileSync(from, file);
     chownSync(file, uid, gid);
-  }
+  };
+  install(ours, "server.crt");
+  install(keyPath, "server.key");
   await cluster.set("ssl", "on");
   assert.ok(await create(`sslmode=verify-full&sslrootcert=${ours}`));
   assert.ok(await create(`sslmode=verify-ca&sslrootcert=${ours}`, "localhost"));
