@@ -63,7 +63,6 @@ function readBody(exchange: Exchange, bytesMax: number, onBody: OnBody): void {
     if (res.headersSent) return; // it was refused
     if (piece === null) {
       exchange.work = begin(body.length === size ? body : body.subarray(0, size));
-      body = NOTHING;
       return;
     }
     const end = size + piece.length;

@@ -51,7 +51,7 @@ export class Exchange {
   readonly res: ServerResponse;
   /** The client's own `X-Request-Id` if it is safe to repeat, else one of ours. */
   readonly requestId: string;
-  /** Of the response, names and values in turn. */
+  /** Of the response: names and values in turn. */
   readonly headers: string[];
   readonly path: string;
   token = "";
@@ -65,7 +65,7 @@ export class Exchange {
   isLast = false;
   /** The system has the response, or the client has left. */
   isOver: boolean;
-  /** Never rejects. What the request holds is not given back before its end, so that work cannot pile up. */
+  /** The operation; it never rejects. Nothing is given back before its end, so that work cannot pile up. */
   work: Promise<void> | undefined;
   /** Called at the end, if a stream waits for its client. */
   wake: (() => void) | undefined;

@@ -113,10 +113,9 @@ export class Listener {
   }
 
   /**
-   * Lets pages of the allowed origins read the response. A preflight is for any path, so that a page can read a 404,
-   * and for any header: tools for tracing add their own.
+   * Lets pages of an allowed origin read the response, for any path, so that they can read a 404.
    *
-   * @returns whether the request is an allowed preflight.
+   * @returns whether the request is a preflight, which allows any header: tools for tracing add their own.
    */
   #allowOrigin({ req, headers }: Exchange): boolean {
     const allowed = this.#origins.has("*") ? "*" : (req.headers.origin ?? "");

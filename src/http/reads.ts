@@ -31,6 +31,8 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 
 export class Reads {
   readonly #plants: PlantService;
+  /** What waits here is skipped once its client has left; in the store it would pile up. */
+  readonly #reading = new Semaphore(64);
   readonly #turns = new Semaphore(1);
 
   constructor(plants: PlantService) {
@@ -40,7 +42,9 @@ export class Reads {
   /** @throws PlantStoreError `overloaded`, `unknown_plant`, or what the store throws. */
   async get(exchange: Exchange, id: bigint): Promise<void> {
     exchange.hold(0);
-    const line = await this.#plants.getLine(id);
+    const line = await this.#reading.run(async () => {
+      return exchange.isOver ? undefined : this.#plants.getLine(id);
+    });
     if (exchange.isOver) return;
     if (line === undefined) {
       throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
@@ -99,7 +103,7 @@ async function sendStream(exchange: Exchange, slices: Slices): Promise<void> {
   const { req, res, requestId } = exchange;
   try {
     let next = await slices.next();
-    if (exchange.res.headersSent) return;
+    if (res.headersSent) return;
     res.writeHead(200, [...exchange.headers, "Content-Type", NDJSON]);
     while (next.done !== true && req.method !== "HEAD" && !exchange.isOver) {
       exchange.hold(COPIES * next.value.length);
@@ -156,8 +160,6 @@ function parseListQuery(target: string, limitDefault: number) {
   // Each parameter is one of these, and is there once.
   if (valid.length === query.size) return { ...parsed, limit: parsed.limit ?? limitDefault };
   const expected = `one limit from 1 to ${LIMIT_MAX} and one id ${INT64_RANGE} as after, or neither`;
-  throw new PlantStoreError(
-    "invalid_query",
-    `query: expected ${expected}, got ${quote(`${query}`)}`,
-  );
+  const message = `query: expected ${expected}, got ${quote(`${query}`)}`;
+  throw new PlantStoreError("invalid_query", message);
 }

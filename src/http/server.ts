@@ -69,11 +69,11 @@ export class PlantServer {
     const listener = new Listener(options);
     const { tls, host = DEFAULT_HOST, port = NUMBER_OPTIONS.port.default } = options;
     const { connectionsMax = defaultConnectionsMax(tls !== undefined) } = options;
-    const { requestTimeoutMs = NUMBER_OPTIONS.requestTimeoutMs.default } = options;
+    const { requestTimeoutMs: requestTimeout = NUMBER_OPTIONS.requestTimeoutMs.default } = options;
     const { keepAliveTimeoutMs = NUMBER_OPTIONS.keepAliveTimeoutMs.default } = options;
-    const headersTimeout = Math.min(10_000, requestTimeoutMs);
-    const timeouts = { headersTimeout, requestTimeout: requestTimeoutMs };
-    const settings = { ...SETTINGS, ...timeouts, handshakeTimeout: headersTimeout };
+    const headersTimeout = Math.min(10_000, requestTimeout);
+    const timeouts = { requestTimeout, headersTimeout, handshakeTimeout: headersTimeout };
+    const settings = { ...SETTINGS, ...timeouts };
     const server = tls
       ? https.createServer({ ...settings, ...secureContextOf(tls) })
       : http.createServer(settings);
