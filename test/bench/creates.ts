@@ -2,15 +2,23 @@
  * Durable creates per second, compared with the floor: a bare `node:http` server that reads the body and answers a
  * constant. Beside the store: its listener mounted in another server, and fastify with better-sqlite3.
  *
- *   npm run bench -- creates
+ *   npm run bench -- creates [--sync-ms 5]
  *
  * Programs take turns, and each sample is a fresh process that warms up first, because two processes of one program
- * differ by a quarter for as long as they live. A ratio is that of two samples of one round.
+ * differ by a quarter for as long as they live. A ratio is that of two samples of one round. With `--sync-ms` each sync
+ * takes so much longer than the disk needs.
  */
 import path from "node:path";
 import { create, type Load } from "./load.ts";
 import type { Start } from "./programs.ts";
-import { startFloor, startMounted, startPeer, startStore, withFolder } from "./programs.ts";
+import {
+  slowDownSyncs,
+  startFloor,
+  startMounted,
+  startPeer,
+  startStore,
+  withFolder,
+} from "./programs.ts";
 import { formatSpread, median, printTable, readOptions } from "./report.ts";
 
 const options = readOptions({
@@ -18,7 +26,9 @@ const options = readOptions({
   rounds: "7",
   seconds: "3",
   warm: "8",
+  "sync-ms": "0",
 });
+if (options.number("sync-ms") > 0) slowDownSyncs(options.number("sync-ms"));
 const PROGRAMS: Readonly<Record<string, Start>> = {
   floor: startFloor,
   "plant store": startStore,

@@ -1,5 +1,5 @@
 /** What is measured, each in a process and a folder of its own, which are gone when the bench ends. */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";
 import os from "node:os";
@@ -107,6 +107,15 @@ process.once("exit", () => {
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
 
 const CORES = os.availableParallelism() > 1 ? ["0", "1"] : ["0", "0"];
+
+/** Makes each sync of what is started from now on take so much longer; needs `cc`. */
+export function slowDownSyncs(ms: number): void {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "plant-bench-"));
+  ends.add(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const library = path.join(folder, "slow-sync.so");
+  execFileSync("cc", ["-shared", "-fPIC", "-o", library, path.join(HERE, "slow-sync.c")]);
+  Object.assign(process.env, { LD_PRELOAD: library, SYNC_DELAY_MS: `${ms}` });
+}
 
 /** Starts a program on a core: the first for servers, the second for load. */
 function spawnHere(core: 0 | 1, words: readonly string[]): ChildProcess {
