@@ -32,7 +32,7 @@ export const ERRORS = {
   header_too_large: 43101, // the headers are longer than 16 KiB, or more than 100
   internal: 50001, // a defect of the server, or of the program around it; its log has the reason
   overloaded: 50301, // too much is in flight, of this token or in all; nothing was stored
-  write_failed: 50302, // the disk or the database did not confirm the plant; the outcome is unknown
+  write_failed: 50302, // the disk has no room, and nothing was stored; or the database did not confirm it
   store_failed: 50303, // the store has failed, or its log was changed; the outcome is unknown
   closed: 50304, // the server is stopping
   tokens_unreadable: 50306, // the server cannot read its tokens; nothing was stored
