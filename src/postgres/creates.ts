@@ -2,9 +2,8 @@
  * Creates in a database: the plants of one turn of the event loop are one statement, on one of a few connections.
  *
  * Invariants. A create is over when a statement of ours has returned and committed its row. A batch keeps its random
- * number when it is sent again, so a row with that number was created by it, even if a response was lost. A row that is
- * locked or refused neither delays nor fails the others: a batch that fails is halved until that row is alone, and
- * locked rows wait on a connection of their own.
+ * number when it is sent again, so a row with that number was created by it, even if a response was lost. A batch that
+ * fails is halved, so that a row that is locked or refused neither delays nor fails the others.
  */
 import { clock, sleep } from "../clock.ts";
 import { batches } from "../core/channels.ts";
@@ -64,6 +63,7 @@ export class Creates {
   readonly #entries = new Map<bigint, Entry>();
   /** Entries for which no statement was sent yet. */
   readonly #queue = new Set<Entry>();
+  #isFlushDue = false;
 
   constructor(database: Database, connections: number) {
     this.#database = database;
@@ -104,12 +104,14 @@ export class Creates {
     this.queuedBytes += entry.bytes;
     this.#entries.set(plant.id, entry);
     this.#queue.add(entry);
-    if (this.#queue.size === 1) clock.setImmediate(() => this.#flush());
+    if (!this.#isFlushDue) clock.setImmediate(() => this.#flush());
+    this.#isFlushDue = true;
     return entry;
   }
 
   /** Gives waiting plants to a connection that is idle. */
   #flush(): void {
+    this.#isFlushDue = false;
     if (this.#queue.size === 0 || this.#database.hosts.isClosed) return;
     const connection = this.#idle.pop();
     if (connection !== undefined) void this.#work(connection);

@@ -38,7 +38,6 @@ export class Database {
   readonly changes: SerialConnection;
   readonly #probes: SerialConnection;
   readonly #requireSync: boolean;
-  readonly #watching: Timer;
   #ticks = 0;
   /** The estimate of the engine; `undefined` before its first one. */
   plants: number | undefined;
@@ -56,8 +55,8 @@ export class Database {
     this.#requireSync = options.requireSync ?? false;
     this.hosts = new Hosts(options);
     this.leaseAge = options.followsTokens === false ? () => 0 : startAge(clock);
-    this.#watching = clock.setInterval(() => this.#watch(), SLOW_MS);
-    this.#watching.unref();
+    const watching = clock.setInterval(() => this.#watch(watching), SLOW_MS);
+    watching.unref();
     this.reads = new SerialConnection(this.hosts, this.deadlineMs);
     this.retries = new SerialConnection(this.hosts, 0);
     this.changes = new SerialConnection(this.hosts, this.deadlineMs);
@@ -112,8 +111,8 @@ export class Database {
   }
 
   /** Asks the other hosts while a statement is slow, and at times in any case: one may have been promoted. */
-  #watch(): void {
-    if (this.hosts.isClosed) clock.clearInterval(this.#watching);
+  #watch(watching: Timer): void {
+    if (this.hosts.isClosed) clock.clearInterval(watching);
     const isDue = ++this.#ticks % TICKS === 0;
     if (isDue || this.#listSlow(SLOW_MS).length > 0) void this.hosts.askOthers();
     if (isDue) void this.#closeForgotten();
