@@ -2,8 +2,7 @@
  * The operator's own listener, beside the service: health, metrics, status page.
  *
  * It starts after the service, and closes after it. It asks for no token: its address is its only protection.
- * What it shows is in memory, so it responds at once, and the connection closes. Of a body it reads only
- * what came with the head. It keeps no process alive.
+ * What it shows is in memory, so it responds at once, and the connection closes. It keeps no process alive.
  */
 import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";

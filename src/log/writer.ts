@@ -194,8 +194,8 @@ class Batch {
   /** The byte offset of the batch in the log, once it is on disk. */
   readonly start: Promise<number>;
   /** Both settle `start`. */
-  acknowledge: (start: number) => void = () => {};
-  fail: (error: PlantStoreError) => void = () => {};
+  acknowledge!: (start: number) => void;
+  fail!: (error: PlantStoreError) => void;
   records = 0;
   size = 0;
   #room = Buffer.allocUnsafeSlow(ROOM_BYTES);
