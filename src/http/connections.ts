@@ -158,9 +158,7 @@ export class Connections {
     const { last } = connection;
     if (last !== undefined && (last.isLast || !last.req.complete)) {
       last.closeAfter();
-      const isWritten = last.res.headersSent && last.res.socket !== null;
-      if (isWritten && error.code === "request_timeout") socket.destroy();
-      else if (!last.req.complete) last.fail(error);
+      if (!last.req.complete) last.fail(error);
     } else {
       const req = new IncomingMessage(socket); // these bytes never became one
       const res = new ServerResponse(req);
