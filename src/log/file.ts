@@ -20,7 +20,7 @@ import type { Lock } from "./lock.ts";
 
 export class LogFile {
   readonly path: string;
-  /** Where the file ends if only this process has changed it since it was opened. */
+  /** Where the file should end: its length when it was opened, and what was appended or cut since. */
   end: number;
   readonly #file: OpenFile;
   readonly #identity: FileState;
@@ -77,18 +77,17 @@ export class LogFile {
   /** Cuts what a failed append has written. */
   async #undo(written: number, end: number, cause: unknown): Promise<never> {
     const why = `Cannot write "${this.path}": ${describeSystemError(cause)}`;
-    let found: number;
+    let isRefusal = false;
     try {
+      const found = Number(this.#file.state().size) - this.end;
+      isRefusal = isNoRoom(cause) && found === written; // if it grew by more, a sync has failed
       this.assertUnchanged(this.end, end); // a longer file holds bytes of another program: do not cut it
-      found = Number(this.#file.state().size) - this.end;
       if (found > 0) await this.#cut(this.end);
+      if (isRefusal) this.assertUnchanged(); // nor was it changed while the cut was synced
     } catch (error) {
-      if (isNoRoom(cause) && error instanceof PlantStoreError) throw error; // changed by another program
+      if (isRefusal && error instanceof PlantStoreError) throw error;
       throw unsyncedError(`${why}; nor can it be undone: ${describeSystemError(error)}`, error);
     }
-    // A file that grew by more than the calls reported was written, and its sync failed.
-    const isRefusal = isNoRoom(cause) && found === written;
-    if (isRefusal) this.assertUnchanged(); // nor was it changed while the cut was synced
     throw new PlantStoreError(isRefusal ? "write_failed" : "store_failed", why, { cause });
   }
 
@@ -193,6 +192,7 @@ export async function replaceFile<T>(
     try {
       disk.unlink(newPath);
     } catch {} // the next replacement tries again
-    throw cause instanceof PlantStoreError ? cause : ioError(`Cannot write "${filePath}"`, cause);
+    const isTold = cause instanceof PlantStoreError && cause.code !== "store_failed"; // no log fails here
+    throw isTold ? cause : ioError(`Cannot write "${filePath}"`, cause);
   }
 }

@@ -38,8 +38,8 @@ export class LogWriter {
   readonly #queue: Batch[] = [];
   #flushing: Promise<void> | undefined;
   #writing: Promise<void> | undefined;
-  /** One look at the file for all that ask in one turn. */
-  #looking: Promise<void> | undefined;
+  /** Shared by all that ask in one turn. */
+  #fileCheck: Promise<void> | undefined;
   #reportFailure: (error: PlantStoreError) => void = () => {};
   #refusedAt: number | undefined;
   #warnedAt = Number.NEGATIVE_INFINITY;
@@ -87,18 +87,18 @@ export class LogWriter {
     return { start: batch.start, at };
   }
 
-  /** Resolves in a turn in which the lock is held, and the file is as it was written. @throws `store_failed`. */
+  /** Resolves after a check of lock and file that began after the call, in its turn. @throws `store_failed`. */
   async assertUnchanged(): Promise<void> {
-    this.#looking ??= this.#look();
-    await this.#looking;
+    this.#fileCheck ??= this.#checkFile();
+    await this.#fileCheck;
     if (this.failure !== undefined) throw this.failure;
   }
 
-  async #look(): Promise<void> {
+  async #checkFile(): Promise<void> {
     await turn();
-    this.#looking = undefined;
+    this.#fileCheck = undefined;
     try {
-      await (this.#writing ?? this.#file.assertUnchanged()); // a write ends with the same look
+      await (this.#writing ?? this.#file.assertUnchanged()); // a good write ends with this check
     } catch (cause) {
       this.fail(cause);
     }
@@ -132,7 +132,7 @@ export class LogWriter {
       error = isRefusal ? this.#refuse(cause) : this.fail(cause);
     }
     this.queuedBytes -= bytes.length; // before any response: its client may append at once
-    error = this.failure ?? error;
+    error = this.failure ?? error; // a check or a read may have failed the store meanwhile
     if (error !== undefined) return batch.fail(error);
     this.#refusedAt = undefined;
     const start = this.end.bytes;

@@ -136,7 +136,7 @@ export class IdLoader {
     for (let table = 0; table < TABLES; table++) this.#empty(table, 1);
   }
 
-  /** @param ahead how many times as many ids the whole log has. */
+  /** @param ahead the length of the log, divided by what was read of it. */
   #empty(table: number, ahead: number): void {
     const slots = this.#index.reserve(table, (this.#ids / TABLES) * ahead * MARGIN);
     // What is read in order is fetched ahead, so the ids find it in the cache.
@@ -170,7 +170,7 @@ function mix(word: number): number {
 function findSlot(table: Int32Array, hash: number, low: number, high: number): number {
   const rest = (hash << TABLE_BITS) >>> 0;
   for (let at = Math.floor((rest * (table.length / SLOT_WORDS)) / WORD) * SLOT_WORDS; ; ) {
-    if (table[at] === low && table[at + 1] === high) return at; // or a free slot, if the id is 0
+    if (table[at] === low && table[at + 1] === high) return at; // free, if the id is 0 and not there
     if (table[at + 2] === 0 && table[at + 3] === 0) return at;
     at += SLOT_WORDS;
     if (at === table.length) at = 0;

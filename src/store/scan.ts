@@ -20,7 +20,7 @@ export type OnProgress = (bytes: number, total: number) => void;
 
 export interface ReadableLog {
   readonly file: LogFile;
-  /** What the process that writes it knows to be durable: no line of that is torn. Missing: there is no such process. */
+  /** How much of it the process that writes it reports durable: whole lines. Missing: no process writes it. */
   readonly durableBytes?: number;
   /** As it was before the log was opened, which only grows. Missing: nothing is known. */
   readonly checkpoint?: Checkpoint | undefined;
@@ -54,15 +54,15 @@ export class Scan {
     for await (const { bytes, offset } of readBlocks(file, 0, size)) {
       const length = readPlants(bytes, ({ idLow, idHigh }, start) => {
         const at = offset + start;
-        const present = this.#index?.addWords(idLow, idHigh, at) ?? at;
+        const present = this.#index?.addWords(idLow, idHigh, at) ?? at; // a loader knows later
         if (present === at) this.plants++;
         else problem = `its id is already at byte offset ${present}`;
         return present === at;
       });
       const lines = bytes.subarray(0, length);
-      const known = checkpoint.bytes - offset;
-      if (known > 0 && known <= length) {
-        const { crc32 } = extendCheckpoint(this.end, lines.subarray(0, known));
+      const knownHere = checkpoint.bytes - offset;
+      if (knownHere > 0 && knownHere <= length) {
+        const { crc32 } = extendCheckpoint(this.end, lines.subarray(0, knownHere));
         isAsKnown = crc32 === checkpoint.crc32;
         if (!isAsKnown) throw changedError(file.path, changed, checkpoint);
       }
