@@ -3,7 +3,6 @@
  *
  * A request that got a response before its body was whole, or whose client has left, creates nothing.
  */
-import { AsyncResource } from "node:async_hooks";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodePlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
@@ -26,7 +25,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   const { req, res, isOurs } = exchange;
   const { bytesRead } = req.socket; // when the token was verified
   checkBodyHeaders(req);
-  readBody(exchange, bytesMax, async (body) => {
+  const store = async (body: Buffer) => {
     try {
       exchange.bodyBytes = body.length;
       if (req.socket.bytesRead !== bytesRead) await exchange.verifyAgain();
@@ -37,32 +36,38 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
     } catch (error) {
       exchange.fail(error);
     }
-  });
-  // The client waits for that; another server has sent it already.
-  if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
+  };
+  const begin = (body: Buffer) => {
+    exchange.work = store(body);
+  };
+  if (isOurs) {
+    readBody(exchange, bytesMax, begin);
+    // The client waits for that; another server has sent it already.
+    if (req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
+  } else {
+    // Listeners of a stream run outside of the AsyncLocalStorage of the program around them, promises inside.
+    const reading = new Promise<Buffer>((resolve) => readBody(exchange, bytesMax, resolve));
+    reading.then(begin, (error) => exchange.fail(error));
+  }
 }
-
-type OnBody = (body: Buffer) => Promise<void>;
 
 /**
  * Calls `onBody` with the body, unless the client leaves before its end; responds to a body that is refused.
  *
  * @throws PlantStoreError `body_too_large`, `overloaded` or `internal`, by the head.
  */
-function readBody(exchange: Exchange, bytesMax: number, onBody: OnBody): void {
-  const { req, res, isOurs } = exchange;
+function readBody(exchange: Exchange, bytesMax: number, onBody: (body: Buffer) => void): void {
+  const { req, res } = exchange;
   const declared = Number(req.headers["content-length"] ?? 0);
   if (declared > bytesMax) throw tooLarge(`${bytesMax} bytes`);
   const isDecoded = typeof req.readableEncoding === "string";
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
   exchange.hold(COPIES * declared);
-  // Listeners of a stream run outside of the AsyncLocalStorage of the program around this listener.
-  const begin = isOurs ? onBody : AsyncResource.bind(onBody);
   let [body, size, pieces] = [NOTHING, 0, 0];
   readPieces(req, (piece) => {
     if (res.headersSent) return; // it was refused
     if (piece === null) {
-      exchange.work = begin(body.length === size ? body : body.subarray(0, size));
+      onBody(body.length === size ? body : body.subarray(0, size));
       return;
     }
     const end = size + piece.length;

@@ -141,8 +141,7 @@ export class Exchange {
     res.writeHead(status, headers);
     const encoding = length === body.length ? "latin1" : "utf8"; // of ASCII they are the same
     const isAlone = length === 0 || req.method === "HEAD" || !(req.socket instanceof Socket);
-    // Ended later, and as Latin-1, head and body are one short write; `end(body)` makes two. Middleware around a
-    // mounted listener may drop the callback of a write.
+    // Ended later, and as Latin-1, head and body are one write and not two. Middleware may drop the callback.
     if (isAlone || !(this.isOurs || this.isLast)) res.end(body, encoding);
     else res.write(body, encoding, () => (this.isLast ? linger(req.socket) : res.end()));
     this.publish(status, error);
@@ -205,8 +204,10 @@ export function linger(socket: Socket): void {
   if (socket.destroyed || socket.writableEnded) return;
   socket.end();
   // The parser gets nothing more: a body in small chunks would cost more than a request.
-  socket.removeAllListeners("data");
-  socket.on("data", () => {}).resume();
+  socket
+    .removeAllListeners("data")
+    .on("data", () => {})
+    .resume();
   const closing = setTimeout(() => socket.destroy(), 2000).unref();
   socket.once("close", () => clearTimeout(closing));
 }
