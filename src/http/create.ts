@@ -60,8 +60,7 @@ function readBody(exchange: Exchange, bytesMax: number, onBody: (body: Buffer) =
   const { req, res } = exchange;
   const declared = Number(req.headers["content-length"] ?? 0);
   if (declared > bytesMax) throw tooLarge(`${bytesMax} bytes`);
-  const isDecoded = typeof req.readableEncoding === "string";
-  if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
+  if (req.readableEnded || req.readableDidRead || req.readableEncoding) throw touchedBody();
   exchange.hold(COPIES * declared);
   let [body, size, pieces] = [NOTHING, 0, 0];
   readPieces(req, (piece) => {

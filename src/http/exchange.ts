@@ -204,10 +204,8 @@ export function linger(socket: Socket): void {
   if (socket.destroyed || socket.writableEnded) return;
   socket.end();
   // The parser gets nothing more: a body in small chunks would cost more than a request.
-  socket
-    .removeAllListeners("data")
-    .on("data", () => {})
-    .resume();
+  socket.removeAllListeners("data");
+  socket.on("data", () => {}).resume();
   const closing = setTimeout(() => socket.destroy(), 2000).unref();
   socket.once("close", () => clearTimeout(closing));
 }
