@@ -206,7 +206,7 @@ function readOutcome<T>({ status, headers }: Response, text: string, parse: Pars
   const { error: number, message = other } = ours;
   const code = Object.entries(ERRORS).find(([, known]) => known === number)?.[0] as ErrorCode;
   const requestId = headers.get("X-Request-Id") ?? undefined;
-  const error = new PlantStoreError(code ?? "unexpected_answer", message, { number, requestId });
+  const error = new PlantStoreError(code ?? "unexpected_response", message, { number, requestId });
   const isFinal = !REPEATED.test(String(status)) || (status === 500 && number !== undefined);
   const asked = headers.get("Retry-After") ?? "";
   const askedMs = /^\d+$/.test(asked) ? 1000 * Number(asked) : Date.parse(asked) - Date.now();

@@ -47,7 +47,6 @@ export async function startAdminServer(
   });
   server.timeout = 10_000; // of a client that reads nothing
   server.maxConnections = 100; // more than a scraper and its people need
-  server.maxRequestsPerSocket = 1; // further ones of the same packet get a bare 503
   server.listen(address);
   await once(server, "listening");
   server.on("error", (error) => publishWarning("Cannot accept an admin connection", error));

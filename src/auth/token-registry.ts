@@ -16,7 +16,7 @@ export class TokenRegistry extends LiveTokens {
   readonly #path: string;
   /** The file as the last good poll found it. */
   #bytes: Buffer | undefined;
-  #lastFault: string | undefined;
+  #lastError: string | undefined;
 
   private constructor(filePath: string) {
     super({ clock, reason: "the server has not read its token file for 2 s" });
@@ -41,11 +41,11 @@ export class TokenRegistry extends LiveTokens {
   protected override async poll(): Promise<void> {
     try {
       await this.#read();
-      this.#lastFault = undefined;
+      this.#lastError = undefined;
     } catch (error) {
       const { message } = error as Error;
-      if (message === this.#lastFault) return;
-      this.#lastFault = message;
+      if (message === this.#lastError) return;
+      this.#lastError = message;
       const then = "after 2 s requests with a token get 503, until it can be read again";
       publishWarning(`Cannot follow the tokens of "${this.#path}"; ${then}`, error);
     }

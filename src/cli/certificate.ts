@@ -34,7 +34,7 @@ const WARN_MS = 14 * 86_400_000;
 
 /**
  * Reads the files at once and then once a minute, and gives the server a new pair. If that cannot be used, the
- * current one stays. Warns once of each fault, and of a certificate that ends soon. Returns the timer.
+ * current one stays. Warns once of each problem, and of a certificate that ends soon. Returns the timer.
  */
 export function followCertificate(
   server: Pick<PlantServer, "replaceCertificate">,
@@ -43,7 +43,7 @@ export function followCertificate(
 ): NodeJS.Timeout {
   let reported: string | undefined;
   const poll = () => {
-    let fault: string | undefined;
+    let problem: string | undefined;
     try {
       const pair = readCertificate(files) ?? used;
       const isSame = used.cert.equals(pair.cert) && used.key.equals(pair.key);
@@ -51,12 +51,12 @@ export function followCertificate(
       used = pair;
       const day = new Date(pair.expiresAt).toISOString().slice(0, 10);
       const isEnding = pair.expiresAt - Date.now() < WARN_MS;
-      if (isEnding) fault = `the certificate "${files.tlsCert}" ends on ${day}: renew it`;
+      if (isEnding) problem = `the certificate "${files.tlsCert}" ends on ${day}: renew it`;
     } catch (error) {
-      fault = `keeping the current certificate: ${(error as Error).message}`;
+      problem = `keeping the current certificate: ${(error as Error).message}`;
     }
-    if (fault !== undefined && fault !== reported) publishWarning(fault);
-    reported = fault;
+    if (problem !== undefined && problem !== reported) publishWarning(problem);
+    reported = problem;
   };
   poll();
   return setInterval(poll, POLL_MS).unref();

@@ -14,7 +14,7 @@ export const ERRORS = {
   invalid_utf8: 40002, // the body is not UTF-8
   invalid_json: 40003, // the body is not JSON (RFC 8259); the message names the byte
   duplicate_member: 40004, // `id`, `name` or `tag` is there more than once
-  invalid_plant: 40005, // the body is JSON, but no plant; the message names every fault
+  invalid_plant: 40005, // the body is JSON, but no plant; the message names every error
   conflict: 40006, // the id belongs to a plant with another name or tag
   invalid_query: 40007, // `limit` or `after` of a list is wrong, or there is another parameter
   unknown_cursor: 40008, // no plant has the id given as `after`
@@ -57,7 +57,7 @@ export type ErrorCode =
   // of plant-store/client:
   | "outcome_unknown" // the call gave up, and the plant may be stored
   | "unavailable" // the call gave up, and nothing was stored
-  | "unexpected_answer"; // another program responded, or with an unknown `error` number
+  | "unexpected_response"; // another program responded, or with an unknown `error` number
 
 /** Every failure except a programmer's mistake, which is a `TypeError` or `RangeError`. */
 export class PlantStoreError extends Error {

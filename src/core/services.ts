@@ -1,4 +1,4 @@
-/** The ports: what HTTP needs of a store and of a token check. A program may bring its own. */
+/** The ports between rooms: store, token check, clock, and figures for the operator. A program may bring its own. */
 
 import type { NewPlant } from "./plant.ts";
 

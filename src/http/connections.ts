@@ -111,7 +111,7 @@ export class Connections {
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
     const { last, refusedAt } = connection;
-    // An ordinary client waits for a response that needs no good token: nothing follows in its packet.
+    // Of the packet of a request without a good token only that one gets a response.
     if (refusedAt === socket.bytesRead && parserError === undefined) last?.closeAfter();
     if (last?.isLast === true) return ignoreBody(req);
     const exchange = new Exchange(req, res, this.#listener, this.#release);
@@ -157,12 +157,12 @@ export class Connections {
     }
     const { last } = connection;
     if (last !== undefined && (last.isLast || !last.req.complete)) {
-      last.closeAfter();
+      last.closeAfter(); // its own error, or nothing more is read
       if (!last.req.complete) last.fail(error);
     } else {
       const req = new IncomingMessage(socket); // these bytes never became one
       const res = new ServerResponse(req);
-      this.#handle(req, res, error);
+      this.#handle(req, res, error); // a response of its own, behind those of whole requests
       if (connection.unanswered === 1) res.assignSocket(socket);
       else last?.res.once("close", () => socket.destroyed || res.assignSocket(socket));
     }

@@ -25,7 +25,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   const { req, res, isOurs } = exchange;
   const { bytesRead } = req.socket; // when the token was verified
   checkBodyHeaders(req);
-  const store = async (body: Buffer) => {
+  const onBody = async (body: Buffer) => {
     try {
       exchange.bodyBytes = body.length;
       if (req.socket.bytesRead !== bytesRead) await exchange.verifyAgain();
@@ -38,7 +38,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
     }
   };
   const begin = (body: Buffer) => {
-    exchange.work = store(body);
+    exchange.work = onBody(body);
   };
   if (isOurs) {
     readBody(exchange, bytesMax, begin);

@@ -24,7 +24,7 @@ interface Shared {
   readonly trusted: TrustedProxies | undefined;
 }
 
-type OnClose = (exchange: Exchange) => void;
+type OnRelease = (exchange: Exchange) => void;
 
 /** Headers of failures, by their codes; `fail` adds `Retry-After` to each 503. */
 const HEADERS: Readonly<Record<string, readonly string[]>> = {
@@ -70,7 +70,7 @@ export class Exchange {
   /** Called at the end, if a stream waits for its client. */
   wake: (() => void) | undefined;
   readonly #shared: Shared;
-  readonly #onClose: OnClose | undefined;
+  readonly #onRelease: OnRelease | undefined;
   /** Only for what is published. */
   readonly #client: string | undefined;
   readonly #startedAt: number | undefined;
@@ -78,13 +78,13 @@ export class Exchange {
   #held = 0;
   #isPublished = false;
 
-  /** @param onClose is called once the system has the response, or the client has left. For our own server. */
-  constructor(req: IncomingMessage, res: ServerResponse, shared: Shared, onClose?: OnClose) {
+  /** @param onRelease is called once the system has the response, or the client has left. For our own server. */
+  constructor(req: IncomingMessage, res: ServerResponse, shared: Shared, onRelease?: OnRelease) {
     this.req = req;
     this.res = res;
     this.#shared = shared;
-    this.#onClose = onClose;
-    this.isOurs = onClose !== undefined;
+    this.#onRelease = onRelease;
+    this.isOurs = onRelease !== undefined;
     this.isOver = req.socket.destroyed;
     this.path = (req.url ?? "").replace(NO_PATH, "");
     const sent = req.headers["x-request-id"];
@@ -95,11 +95,11 @@ export class Exchange {
       this.#startedAt = performance.now();
       this.#client = clientOf(req, shared.trusted);
     }
-    res.on("close", this.#close);
+    res.on("close", this.#release);
     // A response that waits for earlier ones emits no "close" with its connection.
     this.#isQueued = res.socket === null;
-    if (this.#isQueued) req.socket.setMaxListeners(0).on("close", this.#close);
-    if (!(req.socket instanceof Socket)) res.on("finish", this.#close); // a tool for tests closes nothing
+    if (this.#isQueued) req.socket.setMaxListeners(0).on("close", this.#release);
+    if (!(req.socket instanceof Socket)) res.on("finish", this.#release); // a tool for tests closes nothing
   }
 
   /**
@@ -140,10 +140,11 @@ export class Exchange {
     if (length > 0) headers.push("Content-Type", "application/json", "Content-Length", `${length}`);
     res.writeHead(status, headers);
     const encoding = length === body.length ? "latin1" : "utf8"; // of ASCII they are the same
-    const isAlone = length === 0 || req.method === "HEAD" || !(req.socket instanceof Socket);
-    // Ended later, and as Latin-1, head and body are one write and not two. Middleware may drop the callback.
-    if (isAlone || !(this.isOurs || this.isLast)) res.end(body, encoding);
+    const isBare = length === 0 || req.method === "HEAD" || !(req.socket instanceof Socket);
+    // Ended later, and as Latin-1, head and body are one write and not two.
+    if (isBare || !(this.isOurs || this.isLast)) res.end(body, encoding);
     else res.write(body, encoding, () => (this.isLast ? linger(req.socket) : res.end()));
+    if (this.isLast && !this.isOurs) setTimeout(() => res.end(), 2000).unref(); // middleware drops callbacks
     this.publish(status, error);
   }
 
@@ -175,17 +176,17 @@ export class Exchange {
       requestId: this.requestId,
       token: this.caller?.name,
       operation: this.operation,
-      cut: brokeOff,
+      cut: brokeOff && !this.res.writableFinished,
     } satisfies RequestMessage);
   }
 
-  readonly #close = async (): Promise<void> => {
-    if (this.#isQueued) this.req.socket.off("close", this.#close);
+  readonly #release = async (): Promise<void> => {
+    if (this.#isQueued) this.req.socket.off("close", this.#release);
     if (this.isOver) return;
     this.isOver = true;
     this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
     this.wake?.();
-    this.#onClose?.(this);
+    this.#onRelease?.(this);
     await this.work;
     if (this.#held > 0) this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
   };

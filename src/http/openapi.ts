@@ -1,7 +1,6 @@
 /**
- * The interface as an OpenAPI 3.1.0 document: the owner's interface exactly, and the additions to it.
- *
- * Added operations have the tag `additions`, the added response the member `x-addition`; errors: docs/api.md.
+ * The owner's interface as an OpenAPI 3.1.0 document, exactly. Added operations have the tag `additions`, and the
+ * added response has the member `x-addition`; the table of errors is in docs/api.md.
  */
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./reads.ts";
 

@@ -3,7 +3,7 @@
  *
  * They pass on the lines of the store, and neither parse nor encode them. All lists of a listener take
  * turns: one slice of one list in a turn of the event loop, so creates come in between. A stream holds one
- * slice, and reads the next one when the socket has taken it. It verifies its token before each slice, and is
+ * slice, and reads the next one when the socket has taken it. It verifies its token before it sends each slice, and is
  * cut without its last chunk if it fails, so that no client takes a part for the whole.
  */
 import { setImmediate } from "node:timers/promises";
@@ -76,7 +76,7 @@ export class Reads {
     try {
       for (;;) {
         const next = await this.#turns.run(async () => {
-          if (!exchange.isOver) await setImmediate(); // a list whose client has left takes no turn
+          if (!exchange.isOver) await setImmediate(); // a list whose client has left waits for nothing
           return exchange.isOver ? undefined : slices.next();
         });
         await exchange.verifyAgain();

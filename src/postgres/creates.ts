@@ -3,7 +3,7 @@
  *
  * Invariants. A create is over when a statement of ours has returned and committed its row. A batch keeps its random
  * number when it is sent again, so a row with that number was created by it, even if a response was lost. A batch that
- * fails is halved, so that a row that is locked or refused neither delays nor fails the others.
+ * fails is halved: a refused row fails no other, and a locked one delays them a second at most.
  */
 import { clock, sleep } from "../clock.ts";
 import { batches } from "../core/channels.ts";
@@ -125,7 +125,8 @@ export class Creates {
       this.#flush();
       if (batch.length > 0) await this.#send(connection, batch, LOCK_TIMEOUT_MS);
       this.#idle.push(connection);
-    } catch {
+    } catch (error) {
+      this.#database.warn(error as DatabaseError);
       await sleep(CONNECT_PAUSE_MS);
       this.#idle.unshift(connection);
     }
@@ -149,7 +150,6 @@ export class Creates {
 
   /** Sends a batch, in parts if need be, until each of its creates is over or tried later. Never rejects. */
   async #send(connection: SerialConnection, batch: readonly Entry[], lockMs: number) {
-    const { hosts } = this.#database;
     const begun = clock.monotonicMs();
     const plants = batch.map(({ plant }) => plant);
     const values = createValues(plants, batch[0]?.batchNumber ?? "", lockMs);
@@ -168,15 +168,15 @@ export class Creates {
       }
       if (records === 0 || !batches.hasSubscribers) return;
       const syncMs = clock.monotonicMs() - begun;
-      batches.publish({ log: hosts.inUse ?? "", records, bytes, syncMs });
+      batches.publish({ log: this.#database.hosts.inUse ?? "", records, bytes, syncMs });
     } catch (cause) {
       const error = cause as DatabaseError;
       const half = batch.length >> 1;
       const isLocked = error.sqlstate === "55P03"; // by another transaction
       const isRefused = half === 0 && error.isOfRow && !isLocked;
-      if (isRefused || hosts.isFinal(error) || !isWanted(batch)) {
+      if (isRefused || this.#database.hosts.isFinal(error) || !isWanted(batch)) {
         if (error.sqlstate !== undefined) this.#database.warn(error);
-        for (const entry of batch) this.#remove(entry).reject(error);
+        for (const entry of batch) this.#remove(entry).reject(error); // over
       } else if (half > 0) {
         await this.#send(connection, batch.slice(0, half), PART_LOCK_TIMEOUT_MS);
         await this.#send(connection, batch.slice(half), PART_LOCK_TIMEOUT_MS);

@@ -88,7 +88,7 @@ export class Database {
     return this.#probes.run(async (connection) => {
       const age = startAge(clock);
       const { hosts } = this;
-      hosts.lastError = new DatabaseError(NO_COMMITS); // until it has committed
+      hosts.lastError = new DatabaseError(NO_COMMITS); // reported if it never commits
       const rows = await this.write(connection, PROBE, hosts.checkValues).catch(explainMissing);
       const [refusal, , standbys, estimate, changes] = rows[0] ?? [];
       if (refusal) {

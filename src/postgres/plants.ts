@@ -83,7 +83,7 @@ export class PostgresPlants implements PlantService {
     return this.#creates.drain();
   }
 
-  /** Reads a plant with those whose reads begin until the statement before is over. */
+  /** Reads a plant, and all that are asked for until the statement before is over, in one statement. */
   #readGroup(id: bigint) {
     if (this.#ids.length === 0 || this.#ids.length === GROUP_PLANTS_MAX) {
       const ids: bigint[] = [];

@@ -167,7 +167,7 @@ export async function listTokens(connection: Connection): Promise<TokenRecord[]>
 /** Other changes wait until the transaction ends; reads do not. */
 export const LOCK_TOKENS = "LOCK TABLE plant_store.tokens IN SHARE ROW EXCLUSIVE MODE";
 
-/** Of a token that is there it sets the revocation. Writes all rows, so that this commit covers them. */
+/** Of a known token only the revocation changes. Writes all rows, so that this commit covers them. */
 export const WRITE_TOKENS = `INSERT INTO plant_store.tokens AS t
 SELECT hash, name, array_to_string(scopes, ','), "createdAt", "expiresAt", "revokedAt"
 FROM json_to_recordset($1::json) r

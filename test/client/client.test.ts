@@ -60,11 +60,11 @@ test("a response of another program is refused, and shown with its beginning and
   });
   for (const body of ["<html>", "{}", '""', "[7]", '[{"id":"7","name":"a"}]']) {
     const { client } = scripted([respond(200, body)]);
-    await assert.rejects(collect(client.list()), isError("unexpected_answer"), body);
+    await assert.rejects(collect(client.list()), isError("unexpected_response"), body);
   }
   const { client } = scripted([respond(200, '{"\\u0069d": 90071992547409930e-1, "name": "a"}')]);
   assert.deepEqual(await client.get(9007199254740993n), { id: 9007199254740993n, name: "a" });
-  await assert.rejects(client.get(9007199254740992n), isError("unexpected_answer"));
+  await assert.rejects(client.get(9007199254740992n), isError("unexpected_response"));
 });
 
 test("a list is read in pages until one is empty; a page that was cut anywhere is read again", async (t) => {
@@ -98,7 +98,7 @@ test("at most 5 MiB of a response are read", async () => {
     controller.enqueue(new Uint8Array(65_536));
   };
   const { client } = scripted([() => new Response(new ReadableStream({ pull }))]);
-  await assert.rejects(client.get(7n), isError("unexpected_answer", undefined, "more than"));
+  await assert.rejects(client.get(7n), isError("unexpected_response", undefined, "more than"));
   assert.ok(pieces < 90, `${pieces} of 64 KiB`);
 });
 

@@ -18,11 +18,11 @@ const RESPONSES = `
 503 {"error":50399,"message":"a number to come"} = another request
 425,429,460,500,502,503,504,520,529,530 <html> = another request
 500 {"error":50001,"message":"defect"} = internal 50001
-400 {"error":40099,"message":"a number to come"} = unexpected_answer 40099
-400 {"error":50302,"message":"of another status"} = unexpected_answer
-200 {"name":"Fern"} = unexpected_answer
-200 null = unexpected_answer
-200,413,501,531 <html> = unexpected_answer`;
+400 {"error":40099,"message":"a number to come"} = unexpected_response 40099
+400 {"error":50302,"message":"of another status"} = unexpected_response
+200 {"name":"Fern"} = unexpected_response
+200 null = unexpected_response
+200,413,501,531 <html> = unexpected_response`;
 
 for (const [row, statuses = "", body = "", code = "", number] of RESPONSES.matchAll(
   /^([\d,]+) (.*) = (\S+) ?(\d+)?.*$/gm,
@@ -85,7 +85,7 @@ for (const [call, attempts, code, text, made = attempts.length] of [
   ["get", [FULL], "unavailable", "the disk is full"],
   ["create", [BLOCKED, OK], "unavailable", "bad port", 1],
   ["create", [UNTRUSTED, OK], "unavailable", "SELF_SIGNED", 1],
-  ["create", [respond(301, ""), OK], "unexpected_answer", "a redirect", 1],
+  ["create", [respond(301, ""), OK], "unexpected_response", "a redirect", 1],
 ] as const) {
   test(`a ${call} rejects with ${code} and "${text}" after ${made} attempts`, async (t) => {
     let now = 0;

@@ -77,6 +77,8 @@ test("responses are sent whole through middleware that drops the callbacks of wr
   const request = encodeRequest({ token }, { body: BODY });
   const answers = await sendRaw(port, Buffer.concat([request, request]), 2);
   assert.deepEqual(answers.map(resultOf), [200, 200]);
+  const refused = encodeRequest({ token: "bad" }, { body: "x".repeat(100_000) });
+  assert.deepEqual((await sendRaw(port, refused)).map(resultOf), [40102]); // and the connection ends
 });
 
 test("a request without a connection, as test tools make it, gets its response", async () => {

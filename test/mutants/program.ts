@@ -37,8 +37,8 @@ a log that nobody reads takes all memory: cli/log
 +     if (true) lines += line;
 cli/serve.ts
 the first token is written to the log: cli/serve
--   await tokens.refresh().finally(() =>
-+   process.stderr.write(token + "\\n"); await tokens.refresh().finally(() =>
+-   await tokens.refresh();
++   process.stderr.write(token + "\\n"); await tokens.refresh();
 a store that fails ends the server as if it were asked to: cli/admin
 - if (failure === undefined) return 0;
 + if (failure?.message !== "") return 0;
