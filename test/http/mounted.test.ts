@@ -77,8 +77,12 @@ test("responses are sent whole through middleware that drops the callbacks of wr
   const request = encodeRequest({ token }, { body: BODY });
   const answers = await sendRaw(port, Buffer.concat([request, request]), 2);
   assert.deepEqual(answers.map(resultOf), [200, 200]);
-  const refused = encodeRequest({ token: "bad" }, { body: "x".repeat(100_000) });
-  assert.deepEqual((await sendRaw(port, refused)).map(resultOf), [40102]); // and the connection ends
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const client = await Client.connect(port);
+  await client.send(encodeRequest({ token: "bad" }, { body: "x".repeat(100_000) }));
+  assert.equal(resultOf(await client.next()), 40102);
+  t.mock.timers.tick(2000);
+  assert.deepEqual(await client.rest(), []); // the connection has ended
 });
 
 test("a request without a connection, as test tools make it, gets its response", async () => {
