@@ -180,15 +180,16 @@ export class Exchange {
     } satisfies RequestMessage);
   }
 
-  readonly #release = async (): Promise<void> => {
+  readonly #release = (): void => {
     if (this.#isQueued) this.req.socket.off("close", this.#release);
     if (this.isOver) return;
     this.isOver = true;
     this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
     this.wake?.();
     this.#onRelease?.(this);
-    await this.work;
-    if (this.#held > 0) this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
+    const giveBack = () => this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
+    if (this.work === undefined) giveBack();
+    else void this.work.then(giveBack);
   };
 }
 

@@ -1,10 +1,10 @@
 /**
  * The operations that read: one plant, a page of plants, or a stream of all of them.
  *
- * They pass on the lines of the store, and neither parse nor encode them. All lists of a listener take
- * turns: one slice of one list in a turn of the event loop, so creates come in between. A stream holds one
- * slice, and reads the next one when the socket has taken it. It verifies its token before it sends each slice, and is
- * cut without its last chunk if it fails, so that no client takes a part for the whole.
+ * They pass on the lines of the store, and neither parse nor encode them. All lists of a listener take turns: one
+ * slice of one list in a turn of the event loop, so creates come in between. A stream holds one slice, and reads the
+ * next one when the socket has taken it. It verifies its token before it sends each slice, and is cut without its
+ * last chunk if it fails, so that no client takes a part for the whole.
  */
 import { setImmediate } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";

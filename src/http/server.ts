@@ -173,8 +173,7 @@ export interface TlsOptions {
  * Mozilla's intermediate configuration: recorded traffic stays secret if the key is stolen later.
  */
 const CIPHERS =
-  "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:" +
-  "ECDHE+AESGCM:ECDHE+CHACHA20";
+  "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:ECDHE+AESGCM:ECDHE+CHACHA20";
 
 /** @throws Error if certificate and key do not match. */
 function secureContextOf({ cert, key }: TlsOptions) {
