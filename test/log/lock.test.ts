@@ -198,3 +198,13 @@ test("a path too long for a socket is refused, and works through a symbolic link
     await assert.rejects(locks.findHolder(folder, "lock"), { code: "io_error" });
   }
 });
+
+test("one that links a number below that of another process gives up", async (t) => {
+  const folder = makeFolder(t);
+  const link = fs.linkSync;
+  t.mock.method(fs, "linkSync", (from: string, to: string) => {
+    link(from, `${folder}/lock.2`); // a rival was faster, and has removed the socket of number 1
+    link(from, to);
+  });
+  await assert.rejects(locks.acquire(folder, FIRST), { code: "locked" });
+});
