@@ -24,7 +24,7 @@ const WRONG: readonly [args: string, said: RegExp][] = [
   ["token crate x", /\(token create, .*token import\), got "token crate"/],
   ["--data=secret serve", /got "--data"/],
   ["get 7.5", /int64 as ID, from -9223372036854775808 to .*, got "7\.5"/],
-  ["token create a/b", /NAME of 1 to 64 letters.*, got "a\/b"/],
+  ["token create a/b", /name: expected 1 to 64 letters.*, got "a\/b"/],
   ["token create a --scope reed", /--scope: .*write or read, got "reed"/],
   ["token create a --expires 90", /--expires: .*90d, 12h or 2030-01-31, got "90"/],
   ["serve --log loud", /--log: .*json, text or off, got "loud"/],
