@@ -33,11 +33,11 @@ export abstract class LiveTokens implements TokenVerifier {
   /** How long ago the newest good poll began, in milliseconds. @internal */
   protected age = () => Number.POSITIVE_INFINITY;
   /** The last poll, which may not have begun: they run one after the other. */
-  #polling: Promise<void> = Promise.resolve();
+  #lastPoll: Promise<void> = Promise.resolve();
   /** The last poll, if it has not begun. */
-  #next: Promise<void> | undefined;
-  /** What all wait for whose verdicts are too old: a poll that hangs would keep a callback for each of them. */
-  #waiting: Promise<void> | undefined;
+  #queuedPoll: Promise<void> | undefined;
+  /** Of all requests whose verdicts are too old: a poll that hangs keeps one callback, not one for each. */
+  #sharedWait: Promise<void> | undefined;
   #interval: Timer | undefined;
   #isClosed = false;
 
@@ -57,11 +57,11 @@ export abstract class LiveTokens implements TokenVerifier {
 
   /** Never rejects. Resolves after a poll that begins from now on, which finds every token created before the call. */
   refresh(): Promise<void> {
-    this.#next ??= this.#polling = this.#polling.then(() => {
-      this.#next = undefined;
+    this.#queuedPoll ??= this.#lastPoll = this.#lastPoll.then(() => {
+      this.#queuedPoll = undefined;
       return this.#isClosed ? undefined : this.poll();
     });
-    return this.#next;
+    return this.#queuedPoll;
   }
 
   /** Takes what a good poll has found: its age since it began, and the tokens if they may have changed. @internal */
@@ -92,10 +92,10 @@ export abstract class LiveTokens implements TokenVerifier {
       return isGood ? record : undefined;
     }
     if (!isGood || this.#isClosed) throw this.#unreadable();
-    this.#waiting ??= this.#waitForPoll().finally(() => {
-      this.#waiting = undefined;
+    this.#sharedWait ??= this.#waitForPoll().finally(() => {
+      this.#sharedWait = undefined;
     });
-    return this.#waiting.then(() => this.verify(token));
+    return this.#sharedWait.then(() => this.verify(token));
   }
 
   /** Resolves after a good poll that begins from now on. @throws PlantStoreError `tokens_unreadable`. */
