@@ -1,6 +1,6 @@
 /**
  * The plant store as a library. Importing it has no effect: no global, timer, signal handler or
- * output. These exports keep their meaning through a major version.
+ * output. These exports keep their meaning within a major version.
  */
 /// <reference types="node" preserve="true" />
 export {

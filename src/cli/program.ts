@@ -65,7 +65,7 @@ reportWarnings();
 main(process.argv.slice(2))
   .catch((error: unknown) => {
     const message = describeError(error);
-    // Wrong usage is printed for the person who typed it, even if a log was started.
+    // Wrong usage is plain text, whatever form the log has: a person typed it.
     if (error instanceof UsageError) printNotice({ level: "error", event: "failed", message });
     else report("error", "failed", message);
     return exitStatus(error);

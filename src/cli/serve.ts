@@ -34,7 +34,7 @@ const SERVE_OPTIONS = {
   ...numbers({
     bodyBytesMax: "the longest body; beyond it 413",
     requestTimeoutMs: "time to receive a request; beyond it 408",
-    keepAliveTimeoutMs: "how long a connection stays on which nothing moves",
+    keepAliveTimeoutMs: "how long a connection stays open without traffic",
     databaseDeadlineMs: "how long a request waits for the database; beyond it 503",
     databaseConnections: "connections to the database for creates",
     drainTimeoutMs: "how long a stop waits for requests in flight",

@@ -32,7 +32,7 @@ export interface ServerOptions extends ListenerOptions {
   readonly requestTimeoutMs?: number | undefined;
   /**
    * A connection on which nothing moved for so long is closed, unless a request on it is carried out. Default:
-   * 75,000, so that a load balancer closes first.
+   * 75,000, more than the 60 s after which load balancers close.
    */
   readonly keepAliveTimeoutMs?: number | undefined;
   /**

@@ -100,7 +100,7 @@ async function* splitLines(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer[]
       throw new PlantStoreError(
         "invalid_json",
         `Expected one plant a line, got a line of more than ${RECORD_BYTES_MAX} bytes; put each plant of an ` +
-          "array on a line of its own, without brackets and commas",
+          "array on a line of its own, without the array's brackets and commas",
       );
     }
   }

@@ -144,7 +144,7 @@ export class PlantStore implements PlantService {
     try {
       const line = await this.#read(() => readLine(file, offset, this.#writer.end.bytes));
       if (matchPlant(line)?.id === id) return line;
-      throw lineError(file.path, { offset }, `it is not plant ${id} any more`);
+      throw lineError(file.path, { offset }, `plant ${id} is no longer there`);
     } catch (cause) {
       throw this.#classifyReadError(cause);
     }
