@@ -70,13 +70,8 @@ export function decodeTokenRecord(line: string): TokenRecord {
 }
 
 /** What is wrong with the name or the scopes of a token. */
-export function findMistake({
-  name,
-  scopes,
-}: {
-  name?: unknown;
-  scopes?: unknown;
-}): string | undefined {
+export function findMistake(token: { name?: unknown; scopes?: unknown }): string | undefined {
+  const { name, scopes } = token;
   if (typeof name !== "string" || !NAME.test(name)) {
     return "name: expected 1 to 64 letters, digits and ._@-, the first a letter or digit";
   }
