@@ -69,7 +69,7 @@ const tokenRevoke = defineCommand({
   details: "A running server refuses the token within 2 seconds.",
   async run([name = ""], options) {
     const ownExisting = (data: string) => ownFolder(existingFolder(data));
-    await withStored(options, ownExisting, (tokens) => tokens.revoke(name)); // nobody waits to use it
+    await withStored(options, ownExisting, (tokens) => tokens.revoke(name));
   },
 });
 

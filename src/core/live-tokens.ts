@@ -36,7 +36,7 @@ export abstract class LiveTokens implements TokenVerifier {
   #lastPoll: Promise<void> = Promise.resolve();
   /** The last poll, if it has not begun. */
   #queuedPoll: Promise<void> | undefined;
-  /** Of all requests whose verdicts are too old: a poll that hangs keeps one callback, not one for each. */
+  /** All requests with an old verdict share it, so a poll that hangs keeps one callback and not one for each. */
   #sharedWait: Promise<void> | undefined;
   #interval: Timer | undefined;
   #isClosed = false;

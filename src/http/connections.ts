@@ -157,12 +157,12 @@ export class Connections {
     }
     const { last } = connection;
     if (last !== undefined && (last.isLast || !last.req.complete)) {
-      last.closeAfter(); // its own error, or nothing more is read
+      last.closeAfter(); // the server reads no further request
       if (!last.req.complete) last.fail(error);
     } else {
       const req = new IncomingMessage(socket); // these bytes never became one
       const res = new ServerResponse(req);
-      this.#handle(req, res, error); // a response of its own, behind those of whole requests
+      this.#handle(req, res, error); // it responds after the whole requests before it
       if (connection.unanswered === 1) res.assignSocket(socket);
       else last?.res.once("close", () => socket.destroyed || res.assignSocket(socket));
     }

@@ -32,7 +32,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
       if (res.headersSent || exchange.isOver) return;
       const plant = parseNewPlant(body);
       await plants.create(plant);
-      exchange.work = undefined; // nothing waits for it any more: 3 % of a create
+      exchange.work = undefined; // a wait for it would take 3 % of a create
       exchange.respond(200, encodePlant(plant));
     } catch (error) {
       exchange.fail(error);
@@ -43,7 +43,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   };
   if (isOurs) {
     readBody(exchange, bytesMax, begin);
-    if (req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue(); // it waits for that
+    if (req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue(); // the client waits for it
   } else {
     // Listeners of a stream run outside of the AsyncLocalStorage of the program around them, promises inside.
     const reading = new Promise<Buffer>((resolve) => readBody(exchange, bytesMax, resolve));

@@ -144,7 +144,7 @@ export class Exchange {
     // Ended later, and as Latin-1, head and body are one write and not two.
     if (isBare || !(this.isOurs || this.isLast)) res.end(body, encoding);
     else res.write(body, encoding, () => (this.isLast ? linger(req.socket) : res.end()));
-    if (this.isLast && !this.isOurs) setTimeout(() => res.end(), 2000).unref(); // middleware drops callbacks
+    if (this.isLast && !this.isOurs) setTimeout(() => res.end(), 2000).unref(); // middleware may drop the callback
     this.publish(status, error);
   }
 

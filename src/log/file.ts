@@ -192,7 +192,7 @@ export async function replaceFile<T>(
     try {
       disk.unlink(newPath);
     } catch {} // the next replacement tries again
-    const isTold = cause instanceof PlantStoreError && cause.code !== "store_failed"; // no log fails here
-    throw isTold ? cause : ioError(`Cannot write "${filePath}"`, cause);
+    const isExact = cause instanceof PlantStoreError && cause.code !== "store_failed"; // the old file stays
+    throw isExact ? cause : ioError(`Cannot write "${filePath}"`, cause);
   }
 }

@@ -87,7 +87,7 @@ export class LogWriter {
     return { start: batch.start, at };
   }
 
-  /** Resolves after a check of lock and file that began after the call, in its turn. @throws `store_failed`. */
+  /** Resolves in the turn of a check of lock and file that began after the call. @throws `store_failed`. */
   async assertUnchanged(): Promise<void> {
     this.#fileCheck ??= this.#checkFile();
     await this.#fileCheck;

@@ -176,7 +176,7 @@ export class Creates {
       const isRefused = half === 0 && error.isOfRow && !isLocked;
       if (isRefused || this.#database.hosts.isFinal(error) || !isWanted(batch)) {
         if (error.sqlstate !== undefined) this.#database.warn(error);
-        for (const entry of batch) this.#remove(entry).reject(error); // over
+        for (const entry of batch) this.#remove(entry).reject(error);
       } else if (half > 0) {
         await this.#send(connection, batch.slice(0, half), PART_LOCK_TIMEOUT_MS);
         await this.#send(connection, batch.slice(half), PART_LOCK_TIMEOUT_MS);

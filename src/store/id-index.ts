@@ -170,7 +170,7 @@ function mix(word: number): number {
 function findSlot(table: Int32Array, hash: number, low: number, high: number): number {
   const rest = (hash << TABLE_BITS) >>> 0;
   for (let at = Math.floor((rest * (table.length / SLOT_WORDS)) / WORD) * SLOT_WORDS; ; ) {
-    if (table[at] === low && table[at + 1] === high) return at; // free, if the id is 0 and not there
+    if (table[at] === low && table[at + 1] === high) return at; // a free slot if the id is 0 and was not added
     if (table[at + 2] === 0 && table[at + 3] === 0) return at;
     at += SLOT_WORDS;
     if (at === table.length) at = 0;

@@ -20,9 +20,9 @@ export type OnProgress = (bytes: number, total: number) => void;
 
 export interface ReadableLog {
   readonly file: LogFile;
-  /** How much of it the process that writes it reports durable: whole lines. Missing: no process writes it. */
+  /** How much of it the process that writes it reports durable: whole lines. Absent if no process writes it. */
   readonly durableBytes?: number;
-  /** As it was before the log was opened, which only grows. Missing: nothing is known. */
+  /** As it was before the log was opened, which only grows. Without it nothing is known. */
   readonly checkpoint?: Checkpoint | undefined;
 }
 

@@ -199,7 +199,7 @@ test("a path too long for a socket is refused, and works through a symbolic link
   }
 });
 
-test("one that links a number below that of another process gives up", async (t) => {
+test("a process that links a lower number than its rival gives up", async (t) => {
   const folder = makeFolder(t);
   const link = fs.linkSync;
   t.mock.method(fs, "linkSync", (from: string, to: string) => {

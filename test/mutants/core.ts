@@ -77,7 +77,7 @@ a number is used twice: log/lock
 a process that does not respond counts as dead: log/lock
 - return code === "ECONNREFUSED" || code === "ENOENT" ? undefined : "silent";
 + return undefined;
-one that was slower takes the lock from its holder: log/lock
+a slower process takes the lock from its holder: log/lock
 -     if (highestOf(lockPath) !== next) throw lockedError(directory);
 a lock that another process has taken is held: log/lock
 - throwIfNoEntry: false })?.ino === ino) return;
