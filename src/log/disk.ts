@@ -41,7 +41,7 @@ export interface Disk {
   /** The file or folder to which the path leads; `undefined` if there is none. */
   stat(filePath: string): FileState | undefined;
   list(folder: string): string[];
-  /** Replaces what has the name `to`, atomically. Not durable before `syncFolder`. */
+  /** Renames atomically, over any existing `to`. Not durable before `syncFolder`. */
   rename(from: string, to: string): void;
   /** Removes a file, if there is one. */
   unlink(filePath: string): void;

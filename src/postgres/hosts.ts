@@ -223,8 +223,8 @@ export class SerialConnection {
   }
 
   /**
-   * Does work that may be repeated until it succeeds, its failure is final, or it is not wanted any more. @throws
-   * DatabaseError, that of the last attempt.
+   * Repeats work until it succeeds, its failure is final, nobody wants it any more, or its time is over.
+   * @throws DatabaseError that of the last attempt, unless nobody wants it any more.
    */
   run<T>(work: (connection: Connection) => Promise<T>, isWanted = () => true): Promise<T> {
     const deadline = clock.monotonicMs() + this.#limitMs;
