@@ -56,50 +56,30 @@ const { O_APPEND, O_CREAT, O_DSYNC, O_NOFOLLOW, O_RDONLY, O_RDWR, O_SYNC } = fs.
 /** With it a write waits for the disk, without a second call (docs/speed.md). macOS has no O_DSYNC. */
 const APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | (O_DSYNC ?? O_SYNC);
 
-class SystemFile implements OpenFile {
-  readonly #handle: FileHandle;
-
-  constructor(handle: FileHandle) {
-    this.#handle = handle;
-  }
-
-  state(): FileState {
-    return fs.fstatSync(this.#handle.fd, { bigint: true });
-  }
-
-  /** Uses a callback, which takes half the time of Node's promise. */
-  read(buffer: Buffer, start: number, bytes: number, position: number): Promise<number> {
-    return new Promise((resolve, reject) => {
-      fs.read(this.#handle.fd, buffer, start, bytes, position, (cause, count) =>
-        cause === null ? resolve(count) : reject(cause),
-      );
-    });
-  }
-
-  async append(bytes: Buffer, start: number): Promise<number> {
-    return (await this.#handle.write(bytes, start, bytes.length - start, null)).bytesWritten;
-  }
-
-  truncate(bytes: number): void {
-    fs.ftruncateSync(this.#handle.fd, bytes);
-  }
-
-  /** Not `fdatasync`, which does not commit a rename of the file by another program (ext4). */
-  sync(): Promise<void> {
-    return this.#handle.sync();
-  }
-
-  close(): Promise<void> {
-    return this.#handle.close();
-  }
+function systemFile(handle: FileHandle): OpenFile {
+  return {
+    state: () => fs.fstatSync(handle.fd, { bigint: true }),
+    read: (buffer, start, bytes, position) => {
+      return new Promise((resolve, reject) => {
+        const done = (cause: unknown, count: number) => (cause ? reject(cause) : resolve(count));
+        fs.read(handle.fd, buffer, start, bytes, position, done); // half the time of Node's promise
+      });
+    },
+    append: async (bytes, start) => {
+      return (await handle.write(bytes, start, bytes.length - start, null)).bytesWritten;
+    },
+    truncate: (bytes) => fs.ftruncateSync(handle.fd, bytes),
+    sync: () => handle.sync(), // `fdatasync` does not commit a rename of the file by another program (ext4)
+    close: () => handle.close(),
+  };
 }
 
 const systemDisk: Disk = {
   async openForReading(filePath) {
-    return new SystemFile(await fsPromises.open(filePath, O_RDONLY | O_NOFOLLOW));
+    return systemFile(await fsPromises.open(filePath, O_RDONLY | O_NOFOLLOW));
   },
   async openForAppending(filePath) {
-    return new SystemFile(await fsPromises.open(filePath, APPEND_FLAGS, 0o600));
+    return systemFile(await fsPromises.open(filePath, APPEND_FLAGS, 0o600));
   },
   stat: (filePath) => fs.statSync(filePath, { bigint: true, throwIfNoEntry: false }),
   list: (folder) => fs.readdirSync(folder),

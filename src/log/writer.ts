@@ -18,6 +18,8 @@ import { LINE_FEED } from "./lines.ts";
 export const BATCH_BYTES_MAX = 1024 * 1024;
 /** A batch of this many records waits for no more (measured: docs/speed.md). */
 const BATCH_RECORDS_GOAL = 32;
+/** How long a batch waits after a slow sync: clients that need longer to send again would hold up the others. */
+const WAIT_MS_MAX = 5;
 /** A nearly full disk may refuse every second batch. */
 const WARNING_REST_MS = 60_000;
 
@@ -40,6 +42,11 @@ export class LogWriter {
   #writing: Promise<void> | undefined;
   /** Shared by all that ask in one turn. */
   #fileCheck: Promise<void> | undefined;
+  #appendedAt = 0;
+  /** How many records the next batch waits for, and until when (a time of the monotonic clock). */
+  #awaited = 0;
+  #waitUntil = 0;
+  #endWait = () => {};
   #reportFailure: (error: PlantStoreError) => void = () => {};
   #refusedAt: number | undefined;
   #warnedAt = Number.NEGATIVE_INFINITY;
@@ -83,6 +90,8 @@ export class LogWriter {
     const at = batch.add(record, bytes);
     if (!isOpen) this.#queue.push(batch); // never an empty one
     this.queuedBytes += bytes;
+    this.#appendedAt = clock.monotonicMs();
+    if (batch.records >= this.#awaited) this.#endWait();
     this.#flushing ??= this.#flush();
     return { start: batch.start, at };
   }
@@ -111,7 +120,7 @@ export class LogWriter {
 
   async #flush(): Promise<void> {
     for (let next = this.#queue[0]; next !== undefined; next = this.#queue[0]) {
-      if (next.records < BATCH_RECORDS_GOAL) await waitForMore(next);
+      await this.#waitForMore(next);
       const batch = this.#queue.shift();
       if (batch === undefined) break; // the writer has failed
       this.#writing = this.#write(batch);
@@ -119,6 +128,25 @@ export class LogWriter {
       this.#writing = undefined;
     }
     this.#flushing = undefined; // in this turn: an append that comes now begins the next flush
+  }
+
+  /** Waits while each turn brings more, at most 1 ms: clients whose creates were acknowledged send again. */
+  async #waitForMore(batch: Batch): Promise<void> {
+    const deadline = clock.monotonicMs() + 1;
+    let known = -1;
+    let records = 0; // in the first turn no socket was read yet
+    while (records > known && records < BATCH_RECORDS_GOAL && clock.monotonicMs() < deadline) {
+      await turn();
+      known = records;
+      records = batch.records;
+    }
+    // After a slow sync it waits for all of them: otherwise two halves of the clients would take turns.
+    const ms = this.#waitUntil - clock.monotonicMs();
+    if (batch.records >= this.#awaited || ms < 1) return;
+    await new Promise<void>((resolve) => {
+      this.#endWait = resolve;
+      clock.setTimeout(resolve, ms);
+    });
   }
 
   async #write(batch: Batch): Promise<void> {
@@ -135,12 +163,16 @@ export class LogWriter {
     error = this.failure ?? error; // a check or a read may have failed the store meanwhile
     if (error !== undefined) return batch.fail(error);
     this.#refusedAt = undefined;
+    const endedAt = clock.monotonicMs();
+    const syncMs = endedAt - startedAt;
+    const isQuiet = endedAt - this.#appendedAt > syncMs / 2; // so the disk is slow, and not the processor
+    this.#awaited = isQuiet ? records + (this.#queue[0]?.records ?? 0) : 0;
+    this.#waitUntil = endedAt + Math.min(syncMs, WAIT_MS_MAX);
     const start = this.end.bytes;
     this.end = extendCheckpoint(this.end, bytes);
     batch.acknowledge(start);
     this.onDurable(bytes, start);
     if (!batches.hasSubscribers) return;
-    const syncMs = clock.monotonicMs() - startedAt;
     const message = { log: this.#file.path, records, bytes: bytes.length, syncMs };
     batches.publish(message satisfies BatchMessage);
   }
@@ -172,18 +204,6 @@ export class LogWriter {
     this.#reportFailure(this.failure);
     return this.failure;
   }
-}
-
-/** Waits while each turn brings more records, at most 1 ms: clients whose creates were acknowledged send again. */
-async function waitForMore(batch: Batch): Promise<void> {
-  const deadline = clock.monotonicMs() + 1;
-  let known: number;
-  let records = 0; // in the first turn no socket was read yet
-  do {
-    known = records;
-    await turn();
-    records = batch.records;
-  } while (records > known && records < BATCH_RECORDS_GOAL && clock.monotonicMs() < deadline);
 }
 
 /** The initial room of a batch; most batches need no more. */

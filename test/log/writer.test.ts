@@ -84,6 +84,23 @@ test("a record that comes in the next turn is in the same write", async (t) => {
   assert.deepEqual(writes, ["one\ntwo\n"]);
 });
 
+test("after a slow sync, a batch waits for the clients of the one before", async (t) => {
+  let now = 0;
+  t.mock.method(clock, "monotonicMs", () => now);
+  t.mock.method(clock, "setTimeout", () => {}); // a busy machine may need more than the 5 ms that it waits
+  let late: Promise<number> | undefined;
+  const { writer, writes } = await openWriter(t, {
+    during: (open) => {
+      late = append(open, "two");
+      now = 10;
+    },
+  });
+  await append(writer, "one");
+  for (let turns = 0; turns < 3; turns++) await new Promise(setImmediate);
+  await Promise.all([late, append(writer, "three")]);
+  assert.deepEqual(writes, ["one\n", "two\nthree\n"]);
+});
+
 test("a batch is closed once it has a MiB, so it is at most one record longer", async (t) => {
   const half = "x".repeat(BATCH_BYTES_MAX / 2 - 1);
   const { writer, writes } = await openWriter(t);
