@@ -59,15 +59,13 @@ const APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | (O_DSYNC ?? O_SY
 function systemFile(handle: FileHandle): OpenFile {
   return {
     state: () => fs.fstatSync(handle.fd, { bigint: true }),
-    read: (buffer, start, bytes, position) => {
-      return new Promise((resolve, reject) => {
+    read: (buffer, start, bytes, position) =>
+      new Promise((resolve, reject) => {
         const done = (cause: unknown, count: number) => (cause ? reject(cause) : resolve(count));
         fs.read(handle.fd, buffer, start, bytes, position, done); // half the time of Node's promise
-      });
-    },
-    append: async (bytes, start) => {
-      return (await handle.write(bytes, start, bytes.length - start, null)).bytesWritten;
-    },
+      }),
+    append: async (bytes, start) =>
+      (await handle.write(bytes, start, bytes.length - start, null)).bytesWritten,
     truncate: (bytes) => fs.ftruncateSync(handle.fd, bytes),
     sync: () => handle.sync(), // `fdatasync` does not commit a rename of the file by another program (ext4)
     close: () => handle.close(),

@@ -16,16 +16,17 @@ import { LINE_FEED } from "./lines.ts";
 
 /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
 export const BATCH_BYTES_MAX = 1024 * 1024;
-/** A batch of this many records waits for no more (measured: docs/speed.md). */
-const BATCH_RECORDS_GOAL = 32;
-/** How long a batch waits after a slow sync: clients that need longer to send again would hold up the others. */
-const WAIT_MS_MAX = 5;
+const BATCH_RECORDS_GOAL = 32; // a batch of so many waits for no further turn (measured: docs/speed.md)
+const WAIT_MS_MAX = 5; // clients that take longer would hold up the others
 /** A nearly full disk may refuse every second batch. */
 const WARNING_REST_MS = 60_000;
 
 export class LogWriter {
+  #reportFailure!: (error: PlantStoreError) => void;
   /** Resolves, never rejects, when the writer has failed for good. */
-  readonly failed: Promise<PlantStoreError>;
+  readonly failed = new Promise<PlantStoreError>((resolve) => {
+    this.#reportFailure = resolve;
+  });
   /** Called with the bytes of each batch that is on disk, and their offset. */
   onDurable: (bytes: Buffer, start: number) => void = () => {};
   /** The log as far as it is known to be on disk. */
@@ -42,12 +43,14 @@ export class LogWriter {
   #writing: Promise<void> | undefined;
   /** Shared by all that ask in one turn. */
   #fileCheck: Promise<void> | undefined;
-  #appendedAt = 0;
-  /** How many records the next batch waits for, and until when (a time of the monotonic clock). */
+  /** When the last sync ended; how many records have come since, and when the newest of them. */
+  #endedAt = 0;
+  #came = 0;
+  #cameAt = 0;
+  /** How many records the next batch waits for, and until when. */
   #awaited = 0;
   #waitUntil = 0;
   #endWait = () => {};
-  #reportFailure: (error: PlantStoreError) => void = () => {};
   #refusedAt: number | undefined;
   #warnedAt = Number.NEGATIVE_INFINITY;
 
@@ -59,9 +62,6 @@ export class LogWriter {
     this.#file = file;
     this.end = end;
     this.#queueBytesMax = queueBytesMax;
-    this.failed = new Promise((resolve) => {
-      this.#reportFailure = resolve;
-    });
   }
 
   /** How long ago the disk had no room for the last batch; `undefined` if it was written. */
@@ -90,7 +90,8 @@ export class LogWriter {
     const at = batch.add(record, bytes);
     if (!isOpen) this.#queue.push(batch); // never an empty one
     this.queuedBytes += bytes;
-    this.#appendedAt = clock.monotonicMs();
+    this.#came++;
+    this.#cameAt = clock.monotonicMs();
     if (batch.records >= this.#awaited) this.#endWait();
     this.#flushing ??= this.#flush();
     return { start: batch.start, at };
@@ -133,12 +134,11 @@ export class LogWriter {
   /** Waits while each turn brings more, at most 1 ms: clients whose creates were acknowledged send again. */
   async #waitForMore(batch: Batch): Promise<void> {
     const deadline = clock.monotonicMs() + 1;
-    let known = -1;
-    let records = 0; // in the first turn no socket was read yet
-    while (records > known && records < BATCH_RECORDS_GOAL && clock.monotonicMs() < deadline) {
+    let [known, records] = [-1, 0]; // in the first turn no socket was read yet
+    while (records > known && batch.records < BATCH_RECORDS_GOAL) {
+      if (clock.monotonicMs() >= deadline) break;
       await turn();
-      known = records;
-      records = batch.records;
+      [known, records] = [records, batch.records];
     }
     // After a slow sync it waits for all of them: otherwise two halves of the clients would take turns.
     const ms = this.#waitUntil - clock.monotonicMs();
@@ -165,9 +165,11 @@ export class LogWriter {
     this.#refusedAt = undefined;
     const endedAt = clock.monotonicMs();
     const syncMs = endedAt - startedAt;
-    const isQuiet = endedAt - this.#appendedAt > syncMs / 2; // so the disk is slow, and not the processor
-    this.#awaited = isQuiet ? records + (this.#queue[0]?.records ?? 0) : 0;
+    const clients = records + (this.#queue[0]?.records ?? 0);
+    const comeWithinMs = (clients / this.#came) * (this.#cameAt - this.#endedAt);
+    this.#awaited = comeWithinMs < syncMs / 2 ? clients : 0; // else syncing their halves in turn is faster
     this.#waitUntil = endedAt + Math.min(syncMs, WAIT_MS_MAX);
+    [this.#came, this.#cameAt, this.#endedAt] = [0, endedAt, endedAt];
     const start = this.end.bytes;
     this.end = extendCheckpoint(this.end, bytes);
     batch.acknowledge(start);
