@@ -92,7 +92,7 @@ export class LogWriter {
     this.queuedBytes += bytes;
     this.#came++;
     this.#cameAt = clock.monotonicMs();
-    if (batch.records >= this.#awaited) this.#endWait();
+    if (batch.records >= this.#awaited || this.#queue.length > 1) this.#endWait();
     this.#flushing ??= this.#flush();
     return { start: batch.start, at };
   }
@@ -142,7 +142,7 @@ export class LogWriter {
     }
     // After a slow sync it waits for all of them: otherwise two halves of the clients would take turns.
     const ms = this.#waitUntil - clock.monotonicMs();
-    if (batch.records >= this.#awaited || ms < 1) return;
+    if (batch.records >= this.#awaited || this.#queue.length > 1 || ms < 1) return;
     await new Promise<void>((resolve) => {
       this.#endWait = resolve;
       clock.setTimeout(resolve, ms);
