@@ -1,7 +1,7 @@
 /**
  * The operation that creates: reads the body within its limits, and responds once the plant is durable.
  *
- * A request that got a response before its body was whole, or whose client has left, creates nothing.
+ * A request that got a response, or whose client has left, before its body was whole creates nothing.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { encodePlant, parseNewPlant } from "../core/plant.ts";

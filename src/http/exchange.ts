@@ -120,7 +120,7 @@ export class Exchange {
     if (!(await this.#shared.tokens.verify(this.token))) throw invalidToken();
   }
 
-  /** Has the connection close after the response, or now if that has left. */
+  /** Closes the connection after the response, or now if that has left. */
   closeAfter(): void {
     this.isLast = true;
     if (!this.res.headersSent) this.res.setHeader("Connection", "close");

@@ -129,7 +129,7 @@ export class Listener {
     return true;
   }
 
-  /** @throws what is wrong with the head, before it returns: no later request is carried out first. */
+  /** Throws for a faulty head before it returns, so no later request of the connection is carried out first. */
   #carryOut(exchange: Exchange, caller: Verdict): void {
     const { req } = exchange;
     if (exchange.res.headersSent || exchange.isOver) return; // while the token was verified

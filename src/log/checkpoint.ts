@@ -28,11 +28,7 @@ export function checkpointPath(logPath: string): string {
 
 const TEXT = /^\{"bytes":(\d{1,15}),"crc32":(\d{1,10})\}\n$/;
 
-/**
- * `undefined` if there is none.
- *
- * @throws PlantStoreError `corruption` if the file is not a checkpoint; `io_error`.
- */
+/** `undefined` if there is none. @throws PlantStoreError `corruption` if the file is no checkpoint; `io_error`. */
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
   const filePath = checkpointPath(logPath);
   const file = await LogFile.openForReading(filePath);

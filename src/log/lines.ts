@@ -1,6 +1,6 @@
 /**
  * The lines of a log, read in blocks. A line is a record and a line feed. What follows the last line feed is
- * the tail, which was never acknowledged. Knows no plants.
+ * no line. Knows no plants.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { RECORD_BYTES_MAX } from "../core/options.ts";

@@ -2,14 +2,14 @@
  * The port to the lock of a data directory, which at most one living process holds, and its implementation by
  * sockets. A simulation hands in another one, because a socket is no file on a disk.
  *
- * The lock is a listening Unix socket, linked into the folder as `<name>.N` under the next free number; the
- * highest number is the holder. The kernel closes the socket when the process ends, so a dead holder never
- * blocks a start, and a living one sends each connection one line about itself. Only a refused
- * connection proves a holder dead. `close` does not remove the highest entry: a slower rival could reuse its
- * number, and both would believe that they hold the lock. A holder whose entry is gone has lost the lock.
+ * The lock is a listening Unix socket, linked into the folder as `<name>.N` under the next free number; the highest
+ * number is the holder. The kernel closes the socket when the process ends, so a dead holder never blocks a start, and
+ * a living one sends each connection one line about itself. Only a refused connection proves a holder dead. `close`
+ * does not remove the highest entry: a slower rival could reuse its number, and both would believe that they hold the
+ * lock. A holder whose entry is gone has lost the lock.
  *
- * Of two that link one number, one fails (EEXIST). One that finds a higher number than its own gives up. One that
- * was so slow that the holder has tidied up its socket (ENOENT) begins again, and then finds the holder.
+ * Of two that link one number, one fails (EEXIST). One that finds a higher number than its own gives up. One that was
+ * so slow that the holder has tidied up its socket (ENOENT) begins again, and then finds the holder.
  *
  * Not safe on network file systems, where sockets do not reach other machines.
  */
@@ -60,8 +60,7 @@ export interface Locks {
 }
 
 const REPLY_TIMEOUT_MS = 1000;
-/** `sun_path` of unix(7) holds 108 bytes, the last one a NUL. */
-const SOCKET_PATH_BYTES_MAX = 107;
+const SOCKET_PATH_BYTES_MAX = 107; // `sun_path` of unix(7) holds 108, the last one a NUL
 const RETRY_MS = 10;
 
 async function acquire(directory: string, options: LockOptions): Promise<HeldLock> {
@@ -113,8 +112,7 @@ async function claim(directory: string, options: LockOptions, isLast = false): P
 }
 
 const NUMBER = /^[1-9][0-9]*$/;
-/** Begins the suffix of a socket that no number leads to yet. */
-const TEMPORARY = "new-";
+const TEMPORARY = "new-"; // begins the suffix of a socket that no number leads to yet
 
 function suffixesOf(lockPath: string): string[] {
   const prefix = `${path.basename(lockPath)}.`;

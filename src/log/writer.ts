@@ -16,10 +16,9 @@ import { LINE_FEED } from "./lines.ts";
 
 /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
 export const BATCH_BYTES_MAX = 1024 * 1024;
-const BATCH_RECORDS_GOAL = 32; // a batch of so many waits for no further turn (measured: docs/speed.md)
+const TURN_RECORDS_MAX = 32; // a batch of so many waits for no further turn (measured)
 const WAIT_MS_MAX = 5; // clients that take longer would hold up the others
-/** A nearly full disk may refuse every second batch. */
-const WARNING_REST_MS = 60_000;
+const WARNING_REST_MS = 60_000; // a nearly full disk may refuse every second batch
 
 export class LogWriter {
   #reportFailure!: (error: PlantStoreError) => void;
@@ -43,10 +42,10 @@ export class LogWriter {
   #writing: Promise<void> | undefined;
   /** Shared by all that ask in one turn. */
   #fileCheck: Promise<void> | undefined;
-  /** When the last sync ended; how many records have come since, and when the newest of them. */
-  #endedAt = 0;
-  #came = 0;
-  #cameAt = 0;
+  /** When the last good sync ended, how many records have come since, and when the last of them. */
+  #syncedAt = 0;
+  #arrivals = 0;
+  #lastArrivalAt = 0;
   /** How many records the next batch waits for, and until when. */
   #awaited = 0;
   #waitUntil = 0;
@@ -85,14 +84,14 @@ export class LogWriter {
       throw new PlantStoreError("overloaded", `Cannot store it now: ${why}`);
     }
     const last = this.#queue.at(-1);
-    const isOpen = last !== undefined && last.size < BATCH_BYTES_MAX;
+    const isOpen = last !== undefined && !last.isFull;
     const batch = isOpen ? last : new Batch();
     const at = batch.add(record, bytes);
     if (!isOpen) this.#queue.push(batch); // never an empty one
     this.queuedBytes += bytes;
-    this.#came++;
-    this.#cameAt = clock.monotonicMs();
-    if (batch.records >= this.#awaited || this.#queue.length > 1) this.#endWait();
+    this.#arrivals++;
+    this.#lastArrivalAt = clock.monotonicMs();
+    if (batch.isFull || batch.records >= this.#awaited) this.#endWait();
     this.#flushing ??= this.#flush();
     return { start: batch.start, at };
   }
@@ -135,18 +134,29 @@ export class LogWriter {
   async #waitForMore(batch: Batch): Promise<void> {
     const deadline = clock.monotonicMs() + 1;
     let [known, records] = [-1, 0]; // in the first turn no socket was read yet
-    while (records > known && batch.records < BATCH_RECORDS_GOAL) {
+    while (records > known && !batch.isFull && batch.records < TURN_RECORDS_MAX) {
       if (clock.monotonicMs() >= deadline) break;
       await turn();
       [known, records] = [records, batch.records];
     }
-    // After a slow sync it waits for all of them: otherwise two halves of the clients would take turns.
     const ms = this.#waitUntil - clock.monotonicMs();
-    if (batch.records >= this.#awaited || this.#queue.length > 1 || ms < 1) return;
+    if (batch.isFull || batch.records >= this.#awaited || ms < 1) return; // no timer is shorter
     await new Promise<void>((resolve) => {
       this.#endWait = resolve;
       clock.setTimeout(resolve, ms);
     });
+  }
+
+  /** After a slow sync the next batch waits for all clients, if they will soon have sent again. */
+  #planWait(records: number, syncMs: number): void {
+    const clients = records + (this.#queue[0]?.records ?? 0);
+    const returnMs = (clients / this.#arrivals) * (this.#lastArrivalAt - this.#syncedAt);
+    const waitMs = Math.min(syncMs, WAIT_MS_MAX);
+    // If they need longer, syncing their halves in turn is faster.
+    this.#awaited = this.#arrivals > 0 && returnMs < waitMs / 2 ? clients : 0;
+    this.#syncedAt = clock.monotonicMs();
+    this.#waitUntil = this.#syncedAt + waitMs;
+    this.#arrivals = 0;
   }
 
   async #write(batch: Batch): Promise<void> {
@@ -163,13 +173,8 @@ export class LogWriter {
     error = this.failure ?? error; // a check or a read may have failed the store meanwhile
     if (error !== undefined) return batch.fail(error);
     this.#refusedAt = undefined;
-    const endedAt = clock.monotonicMs();
-    const syncMs = endedAt - startedAt;
-    const clients = records + (this.#queue[0]?.records ?? 0);
-    const comeWithinMs = (clients / this.#came) * (this.#cameAt - this.#endedAt);
-    this.#awaited = comeWithinMs < syncMs / 2 ? clients : 0; // else syncing their halves in turn is faster
-    this.#waitUntil = endedAt + Math.min(syncMs, WAIT_MS_MAX);
-    [this.#came, this.#cameAt, this.#endedAt] = [0, endedAt, endedAt];
+    const syncMs = clock.monotonicMs() - startedAt;
+    this.#planWait(records, syncMs);
     const start = this.end.bytes;
     this.end = extendCheckpoint(this.end, bytes);
     batch.acknowledge(start);
@@ -208,8 +213,7 @@ export class LogWriter {
   }
 }
 
-/** The initial room of a batch; most batches need no more. */
-const ROOM_BYTES = 16 * 1024;
+const ROOM_BYTES = 16 * 1024; // at first; most batches need no more
 
 /** The records of one write. They are encoded when they are added, so waiting creates hold no text. */
 class Batch {
@@ -220,6 +224,7 @@ class Batch {
   fail!: (error: PlantStoreError) => void;
   records = 0;
   size = 0;
+  isFull = false;
   #room = Buffer.allocUnsafeSlow(ROOM_BYTES);
 
   constructor() {
@@ -243,6 +248,7 @@ class Batch {
     }
     this.#room.write(record, at);
     this.size = at + bytes;
+    this.isFull = this.size >= BATCH_BYTES_MAX;
     this.#room[this.size - 1] = LINE_FEED;
     this.records++;
     return at;

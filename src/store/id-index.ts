@@ -45,18 +45,18 @@ export class IdIndex {
   /** Like `add`, with the id as two signed words. */
   addWords(low: number, high: number, offset: number): number | undefined {
     const hash = this.#hash(low, high);
-    const at = hash >>> (32 - TABLE_BITS);
-    let table = this.#tables[at] as Int32Array;
+    const which = hash >>> (32 - TABLE_BITS);
+    let table = this.#tables[which] as Int32Array;
     let slot = findSlot(table, hash, low, high);
     const present = offsetAt(table, slot);
     if (present >= 0) return present;
-    const count = this.#counts[at] as number;
+    const count = this.#counts[which] as number;
     if (count >= Math.floor((LOAD_MAX * table.length) / SLOT_WORDS)) {
-      table = this.reserve(at, GROWTH * (count + 1));
+      table = this.reserve(which, GROWTH * (count + 1));
       slot = findSlot(table, hash, low, high);
     }
     putSlot(table, slot, low, high, offset);
-    this.#counts[at] = count + 1;
+    this.#counts[which] = count + 1;
     this.size++;
     return undefined;
   }
@@ -88,11 +88,11 @@ export class IdIndex {
   }
 }
 
-/** Ids that wait for their table: 22 MiB in all, or fewer for a small log. */
+/** Ids that wait for their table: 21 MiB in all, or fewer for a small log. */
 const BUCKET_IDS_MAX = 1365;
 /** The shortest line has 19. */
 const LINE_BYTES_MIN = 19;
-/** Room for more: the copies of tables that fill up soon after a start take 4 % of each create (measured). */
+/** Room for more, or all tables would be copied soon after a start: 4 % of each create (measured). */
 const MARGIN = 1.15;
 const AHEAD_MAX = 4; // or lines that grow longer would leave most of a table empty
 const CACHE_LINE_WORDS = 16;
@@ -121,7 +121,7 @@ export class IdLoader {
     this.#waiting = new Int32Array(TABLES * this.#bucketWords);
   }
 
-  /** The id may be in the index only after `flush`. */
+  /** The id is in the index only after `flush`; one that is there before is dropped. */
   addWords(low: number, high: number, offset: number): undefined {
     const table = this.#index.tableOf(low, high);
     const taken = this.#taken[table] as number;

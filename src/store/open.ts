@@ -70,8 +70,8 @@ export async function openLog(
 }
 
 /**
- * @throws PlantStoreError `corruption` if a log that is missing was there, by its checkpoint, or if a restore or a
- * backup into its folder was not finished.
+ * @throws PlantStoreError `corruption` if the log is missing but has a checkpoint, or if a restore or a backup into its
+ * folder was not finished.
  */
 export function assertMayBeMissing(logPath: string, checkpoint?: Checkpoint): Promise<void> {
   return withIoError(`Cannot open "${logPath}"`, async () => {

@@ -84,7 +84,7 @@ export class PlantStore implements PlantService {
     let store: PlantStore | undefined;
     const log = await openLog(directory, command, () => store?.status().logBytes, onProgress);
     store = new PlantStore(log, queueBytesMax);
-    await store.#check(); // so the next start notices what the disk has lost; and a copied one is synced
+    await store.#check(); // its checkpoint shows the next start what the disk has lost; a copied one is synced
     return store;
   }
 
