@@ -3,6 +3,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { INT64_RANGE, parseInt64 } from "../core/json.ts";
+import { type NewPlant, validatePlant } from "../core/plant.ts";
 import {
   type BackupReport,
   backup as backUp,
@@ -81,7 +82,12 @@ The exit status is 3 if a line was refused.`,
 });
 
 /** Stores nothing: an import into it checks the lines. */
-const CHECK = { create: async () => "created" as const };
+const CHECK = {
+  create: async (plant: NewPlant) => {
+    validatePlant(plant);
+    return "created" as const;
+  },
+};
 
 /** How many refused lines are named; the result says how many there were. */
 const NAMED_MAX = 20;

@@ -17,7 +17,8 @@ import { LINE_FEED } from "./lines.ts";
 /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
 export const BATCH_BYTES_MAX = 1024 * 1024;
 const TURN_RECORDS_MAX = 32; // a batch of so many waits for no further turn (measured)
-const WAIT_MS_MAX = 5; // clients that take longer would hold up the others
+const SLOW_SYNC_MS = 2;
+const WAIT_MS_MAX = 10; // for clients that need longer, the others would wait
 const WARNING_REST_MS = 60_000; // a nearly full disk may refuse every second batch
 
 export class LogWriter {
@@ -80,7 +81,7 @@ export class LogWriter {
     const bytes = Buffer.byteLength(record) + 1; // with its line feed
     // An empty queue takes any record.
     if (this.queuedBytes > 0 && this.queuedBytes + bytes > this.#queueBytesMax) {
-      const why = "too much waits for the disk; nothing was stored: send the request again later";
+      const why = "too much waits for the disk; it was not stored: send the request again later";
       throw new PlantStoreError("overloaded", `Cannot store it now: ${why}`);
     }
     const last = this.#queue.at(-1);
@@ -140,23 +141,22 @@ export class LogWriter {
       [known, records] = [records, batch.records];
     }
     const ms = this.#waitUntil - clock.monotonicMs();
-    if (batch.isFull || batch.records >= this.#awaited || ms < 1) return; // no timer is shorter
+    if (batch.isFull || batch.records >= this.#awaited || ms <= 0) return;
     await new Promise<void>((resolve) => {
       this.#endWait = resolve;
       clock.setTimeout(resolve, ms);
     });
   }
 
-  /** After a slow sync the next batch waits for all clients, if they will soon have sent again. */
+  /** After a slow sync the next batch waits for all clients: at most twice the time in which they send again. */
   #planWait(records: number, syncMs: number): void {
     const clients = records + (this.#queue[0]?.records ?? 0);
-    const returnMs = (clients / this.#arrivals) * (this.#lastArrivalAt - this.#syncedAt);
-    const waitMs = Math.min(syncMs, WAIT_MS_MAX);
+    const waitMs = ((2 * clients) / this.#arrivals) * (this.#lastArrivalAt - this.#syncedAt);
     // If they need longer, syncing their halves in turn is faster.
-    this.#awaited = this.#arrivals > 0 && returnMs < waitMs / 2 ? clients : 0;
-    this.#syncedAt = clock.monotonicMs();
-    this.#waitUntil = this.#syncedAt + waitMs;
-    this.#arrivals = 0;
+    const isShort = this.#arrivals > 0 && waitMs < Math.min(syncMs, WAIT_MS_MAX);
+    this.#awaited = isShort && syncMs >= SLOW_SYNC_MS ? clients : 0;
+    [this.#syncedAt, this.#arrivals] = [clock.monotonicMs(), 0];
+    this.#waitUntil = this.#syncedAt + waitMs + 1;
   }
 
   async #write(batch: Batch): Promise<void> {
@@ -190,7 +190,7 @@ export class LogWriter {
       this.#warnedAt = this.#refusedAt;
       publishWarning(`${cause.message}; new plants are refused until there is room`);
     }
-    const why = "the disk has no room; nothing was stored: send the request again later";
+    const why = "the disk has no room; it was not stored: send the request again later";
     return new PlantStoreError("write_failed", `Cannot store it now: ${why}`, { cause });
   }
 

@@ -87,7 +87,7 @@ a failed cut counts less than what failed before: log/writer
 -     if (isUnsynced) this.failure.cause = cause; // it decides the exit status
 +     void isUnsynced;
 on a slow disk two halves of the clients take turns: log/writer
--     this.#awaited = this.#arrivals > 0 && returnMs < waitMs / 2 ? clients : 0;
+-     this.#awaited = isShort && syncMs >= SLOW_SYNC_MS ? clients : 0;
 what waits for the disk has no bound: log/writer
 - if (this.queuedBytes > 0 && this.queuedBytes + bytes > this.#queueBytesMax) {
 + if (this.queuedBytes > this.#queueBytesMax) {
