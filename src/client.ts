@@ -30,7 +30,7 @@ export interface CallOptions {
 type Id = bigint | number;
 
 const DEADLINE_MS_MAX = 2 ** 31 - 1; // a longer timer fires at once
-const ATTEMPT_MS_MAX = 10_000; // a connection that a balancer forgot must not take the whole deadline
+const ATTEMPT_MS = 10_000; // a connection that a balancer forgot must not take the whole deadline
 const RESPONSE_BYTES_MAX = 5 * 1024 * 1024 + 1024; // a page of 1 MiB and the longest plant
 /** After these statuses, most of them of proxies, a request is sent again. */
 const REPEATED = /^(?:408|425|429|460|50[0234]|52\d|530)$/;
@@ -46,7 +46,7 @@ const MISTAKE = /\bCERT_|_CERT(?!I)|LEAF_SIGN|peer cert|bad port|are blocked|Req
  */
 export class PlantClient {
   readonly #plantsUrl: string;
-  readonly #options: ClientOptions & { readonly deadlineMs: number };
+  readonly #options: ClientOptions & { readonly deadlineMs: number; readonly attemptMs: number };
 
   /** @param url where the store is, with its base path: `https://plants.example/garden`. */
   constructor(url: string, options: ClientOptions) {
@@ -61,7 +61,7 @@ export class PlantClient {
       throw new RangeError(`deadlineMs: expected 1 to ${DEADLINE_MS_MAX}, got ${deadlineMs}`);
     }
     this.#plantsUrl = `${new URL(url).href.replace(/\/$/, "")}/plants`;
-    this.#options = { ...options, deadlineMs };
+    this.#options = { ...options, deadlineMs, attemptMs: Math.max(ATTEMPT_MS, deadlineMs / 3) };
   }
 
   /** Resolves with name and tag once the plant is durable, even if it was stored before. */
@@ -104,13 +104,13 @@ export class PlantClient {
   /** Sends a request until a response settles it. @throws PlantStoreError. */
   async #ask<T>(path: string, body: string | null, signal: Signal, parse: Parse<T>): Promise<T> {
     const endsAt = performance.now() + this.#options.deadlineMs;
-    const leftMs = () => (signal?.aborted === true ? 0 : endsAt - performance.now());
+    const leftMs = () => (signal?.aborted === true ? 0 : Math.max(0, endsAt - performance.now()));
     const attempt = (ours: AbortSignal) => this.#attempt(path, body, ours, parse);
     let mayBeStored = false;
     let cause: unknown;
     for (let backoffMs = 100; ; backoffMs = Math.min(2 * backoffMs, 5_000)) {
       if (leftMs() <= 0) throw gaveUp(mayBeStored, cause ?? signal?.reason);
-      const outcome = await within(Math.min(leftMs(), ATTEMPT_MS_MAX), signal, attempt);
+      const outcome = await within(Math.min(leftMs(), this.#options.attemptMs), signal, attempt);
       if ("value" in outcome) return outcome.value;
       if ("refusal" in outcome) throw Object.assign(outcome.refusal, cause ? { cause } : {});
       const { error, isUnsent, isMistake, askedMs = 0 } = outcome;

@@ -12,7 +12,8 @@ const tokens = {
 const plants = await PlantStore.open("./data");
 
 const app = express();
-app.use("/garden", (req, _res, next) => {
+app.use("/garden", (req, res, next) => {
+  if (!server.listening) res.setHeader("Connection", "close"); // it stops
   const [, session] = /(?:^|; )session=([^;]+)/.exec(req.headers.cookie ?? "") ?? [];
   if (session !== undefined) req.headers.authorization ??= `Bearer ${session}`;
   next();

@@ -151,10 +151,7 @@ export class Connections {
     if (cause.code === "HPE_CLOSED_CONNECTION") return; // the client wished it to close
     const connection = this.#all.get(socket);
     const error = errorOfParser(cause);
-    if (connection === undefined || error === undefined || !socket.writable) {
-      socket.destroy();
-      return;
-    }
+    if (!connection || !error || !socket.writable) return void socket.destroy();
     const { last } = connection;
     if (last !== undefined && (last.isLast || !last.req.complete)) {
       last.closeAfter(); // the server reads no further request

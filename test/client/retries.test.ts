@@ -48,7 +48,8 @@ for (const [row, statuses = "", body = "", code = "", number] of RESPONSES.match
 test("it waits up to 100 ms, which doubles to 5 s, with full jitter, but never beyond the deadline", async (t) => {
   const waits = skipWaits(t, 0.5);
   await scripted([...Array(9).fill(FULL), OK], 60_000).client.create(FERN);
-  assert.deepEqual(waits, [50, 100, 200, 400, 800, 1600, 2500, 2500, 2500]);
+  const expected = [50, 100, 200, 400, 800, 1600, 2500, 2500, 2500];
+  assert.deepEqual(waits, [...expected.flatMap((ms) => [20_000, ms]), 20_000]); // a third of the deadline
   const timers = skipWaits(t);
   let now = 0;
   t.mock.method(performance, "now", () => now);
@@ -57,7 +58,7 @@ test("it waits up to 100 ms, which doubles to 5 s, with full jitter, but never b
     return 1;
   });
   await assert.rejects(scripted([FULL], 150).client.create(FERN), isError("outcome_unknown"));
-  assert.deepEqual(timers, [150, 50, 50, -50]); // attempts and waits
+  assert.deepEqual(timers, [150, 50, 50, 0]); // attempts and waits
 });
 
 test("Retry-After comes first if it is a time that fits the deadline of 30 s", async (t) => {
