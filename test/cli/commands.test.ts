@@ -1,4 +1,5 @@
 /** The commands as processes: what they print, and how they end. */
+import { RECORD_BYTES_MAX } from "../../src/core/options.ts";
 import { type Row, testRows } from "./table.ts";
 
 const A = '{"id":1,"name":"a"}\n';
@@ -81,10 +82,10 @@ testRows("import", [
   {
     args: "import FILE",
     log: "",
-    stdin: `${A}x\n${B}[]`,
+    stdin: `${A}x\n${B}[]\n{"id":9,"name":"${"x".repeat(RECORD_BYTES_MAX - 18)}"}`,
     status: 3,
     stderr:
-      /refused line 2: .*\n.*refused line 4: .*\n.*nothing was created, 2 lines refused: .* correct "FILE"/,
+      /line 2: .*\n.*refused line 4: .*\n.*refused line 5: .*\n.*nothing was created, 3 lines refused: .* correct "FILE"/,
   },
   {
     args: "import FILE",

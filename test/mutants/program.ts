@@ -53,6 +53,8 @@ a repair goes ahead without being asked: cli/commands
 plants of a file are created before a bad line of it is found: cli/commands
 -     if (wrong > 0) {
 +     if (wrong < 0) {
+a line of a file that is too long is found after others were created: cli/commands
+-     validatePlant(plant);
 cli/store.ts
 root writes into the folder of another user: cli/root
 -   if (process.geteuid?.() === 0 && uid !== 0) {
