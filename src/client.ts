@@ -40,9 +40,9 @@ const UNSENT = /\bconnect E|CONNREFUSED|\(Connect\)|ENOTFOUND|EAI_AGAIN|CONNECT_
 const MISTAKE = /\bCERT_|_CERT(?!I)|LEAF_SIGN|peer cert|bad port|are blocked|RequestInit|'fetch'/;
 
 /**
- * The operations of one store. A call sends its request again after a broken connection, 10 s without a
- * response, 408, 425, 429, 502, 503, 504 and other statuses of proxies, but never after a 500 of the store. It
- * rejects with a PlantStoreError, whose `cause` is the failure before it (docs/client.md).
+ * The operations of one store. A call sends its request again after a broken connection, after 10 s or a third of
+ * the deadline without a response, and after 408, 425, 429, 502, 503, 504 and other statuses of proxies, but never after
+ * a 500 of the store. It rejects with a PlantStoreError, whose `cause` is the failure before it (docs/client.md).
  */
 export class PlantClient {
   readonly #plantsUrl: string;

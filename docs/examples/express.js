@@ -13,7 +13,7 @@ const plants = await PlantStore.open("./data");
 
 const app = express();
 app.use("/garden", (req, res, next) => {
-  if (!server.listening) res.setHeader("Connection", "close"); // it stops
+  if (!server.listening) res.setHeader("Connection", "close"); // the server stops
   const [, session] = /(?:^|; )session=([^;]+)/.exec(req.headers.cookie ?? "") ?? [];
   if (session !== undefined) req.headers.authorization ??= `Bearer ${session}`;
   next();

@@ -8,7 +8,7 @@ const tokens = await TokenRegistry.open("./data");
 const garden = createRequestListener({ plants, tokens, basePath: "/garden" });
 
 const server = createServer((req, res) => {
-  if (!server.listening) res.setHeader("Connection", "close"); // it stops
+  if (!server.listening) res.setHeader("Connection", "close"); // the server stops
   if (req.url?.startsWith("/garden/")) garden(req, res);
   else res.end("hello\n");
 });

@@ -3,8 +3,8 @@
  *
  * Invariants. The file is the state: read whole, and replaced whole by a rename under a lock that is held for
  * milliseconds. So a reader finds the tokens before a change or those after it, and a change counts once it is
- * on disk. A line that is no record, or a hash that is there twice, makes the whole file invalid: else whoever appends
- * an old backup could revive a revoked token. A missing file means no tokens.
+ * on disk. If a line is no record, or a hash appears twice, the whole file is invalid. Otherwise an old backup that
+ * somebody appends could revive a revoked token. A missing file means no tokens.
  */
 import path from "node:path";
 import { clock } from "../clock.ts";

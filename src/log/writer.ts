@@ -18,7 +18,7 @@ import { LINE_FEED } from "./lines.ts";
 export const BATCH_BYTES_MAX = 1024 * 1024;
 const TURN_RECORDS_MAX = 32; // a batch of so many waits for no further turn (measured)
 const SLOW_SYNC_MS = 2;
-const WAIT_MS_MAX = 10; // for clients that need longer, the others would wait
+const WAIT_MS_MAX = 10; // clients that need longer would hold up the others
 const WARNING_REST_MS = 60_000; // a nearly full disk may refuse every second batch
 
 export class LogWriter {

@@ -98,7 +98,7 @@ export class Creates {
   #add(plant: NewPlant): Entry {
     const entry = new Entry(plant);
     if (this.queuedBytes + entry.bytes > this.#queueBytesMax && this.#entries.size > 0) {
-      const why = "too many plants wait for the database; nothing was stored, retry later";
+      const why = "too many plants wait for the database; it was not stored, retry later";
       throw new PlantStoreError("overloaded", `Cannot create the plant now: ${why}`);
     }
     this.queuedBytes += entry.bytes;

@@ -121,7 +121,7 @@ export class IdLoader {
     this.#waiting = new Int32Array(TABLES * this.#bucketWords);
   }
 
-  /** The id is in the index only after `flush`; one that is there before is dropped. */
+  /** The id is in the index after `flush`. A repeated id is dropped, and nothing says so. */
   addWords(low: number, high: number, offset: number): undefined {
     const table = this.#index.tableOf(low, high);
     const taken = this.#taken[table] as number;

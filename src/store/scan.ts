@@ -54,7 +54,7 @@ export class Scan {
     for await (const { bytes, offset } of readBlocks(file, 0, size)) {
       const length = readPlants(bytes, ({ idLow, idHigh }, start) => {
         const at = offset + start;
-        const present = this.#index?.addWords(idLow, idHigh, at) ?? at; // an IdLoader reports none: openLog counts
+        const present = this.#index?.addWords(idLow, idHigh, at) ?? at; // an IdLoader finds no repeats: openLog counts
         if (present === at) this.plants++;
         else problem = `its id is already at byte offset ${present}`;
         return present === at;

@@ -87,7 +87,7 @@ test("a record that comes in the next turn is in the same write", async (t) => {
 test("after a slow sync, a batch waits for the clients of the one before", async (t) => {
   let now = 0;
   t.mock.method(clock, "monotonicMs", () => now);
-  t.mock.method(clock, "setTimeout", () => {}); // a busy machine may need more than the 5 ms that it waits
+  t.mock.method(clock, "setTimeout", () => {}); // a busy machine may need longer than the wait lasts
   let late: Promise<number> | undefined;
   const { writer, writes } = await openWriter(t, {
     during: (open) => {
