@@ -3,6 +3,7 @@
  *
  * A request that got a response, or whose client has left, before its body was whole creates nothing.
  */
+import { AsyncResource } from "node:async_hooks";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodePlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
@@ -25,48 +26,16 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   const { req, res, isOurs } = exchange;
   const { bytesRead } = req.socket; // when the token was verified
   checkBodyHeaders(req);
-  const onBody = async (body: Buffer) => {
-    try {
-      exchange.bodyBytes = body.length;
-      if (req.socket.bytesRead !== bytesRead) await exchange.verifyAgain();
-      if (res.headersSent || exchange.isOver) return;
-      const plant = parseNewPlant(body);
-      await plants.create(plant);
-      exchange.work = undefined; // a wait for it would take 3 % of a create
-      exchange.respond(200, encodePlant(plant));
-    } catch (error) {
-      exchange.fail(error);
-    }
-  };
-  const begin = (body: Buffer) => {
-    exchange.work = onBody(body);
-  };
-  if (isOurs) {
-    readBody(exchange, bytesMax, begin);
-    if (req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue(); // the client waits for it
-  } else {
-    // Listeners of a stream run outside of the AsyncLocalStorage of the program around them, promises inside.
-    const reading = new Promise<Buffer>((resolve) => readBody(exchange, bytesMax, resolve));
-    reading.then(begin, (error) => exchange.fail(error));
-  }
-}
-
-/**
- * Calls `onBody` with the body, unless the client leaves before its end; responds to a body that is refused.
- *
- * @throws PlantStoreError `body_too_large`, `overloaded` or `internal`, by the head.
- */
-function readBody(exchange: Exchange, bytesMax: number, onBody: (body: Buffer) => void): void {
-  const { req, res } = exchange;
   const declared = Number(req.headers["content-length"] ?? 0);
   if (declared > bytesMax) throw tooLarge(`${bytesMax} bytes`);
   if (req.readableEnded || req.readableDidRead || req.readableEncoding) throw touchedBody();
   exchange.hold(COPIES * declared);
   let [body, size, pieces] = [NOTHING, 0, 0];
-  readPieces(req, (piece) => {
+  const onPiece = (piece: Buffer | null) => {
     if (res.headersSent) return; // it was refused
     if (piece === null) {
-      onBody(body.length === size ? body : body.subarray(0, size));
+      const whole = body.length === size ? body : body.subarray(0, size);
+      exchange.work = store(exchange, plants, whole, req.socket.bytesRead !== bytesRead);
       return;
     }
     const end = size + piece.length;
@@ -86,7 +55,25 @@ function readBody(exchange: Exchange, bytesMax: number, onBody: (body: Buffer) =
       body = NOTHING; // the connection may keep the request
       exchange.fail(error);
     }
-  });
+  };
+  // Listeners of a stream run outside of the AsyncLocalStorage of the program around them.
+  readPieces(req, isOurs ? onPiece : AsyncResource.bind(onPiece));
+  if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
+}
+
+/** Creates the plant of a body, and responds. Never rejects. */
+async function store(exchange: Exchange, plants: PlantService, body: Buffer, isLater: boolean) {
+  try {
+    exchange.bodyBytes = body.length;
+    if (isLater) await exchange.verifyAgain();
+    if (exchange.res.headersSent || exchange.isOver) return;
+    const plant = parseNewPlant(body);
+    await plants.create(plant);
+    exchange.work = undefined; // a wait for it would take 3 % of a create
+    exchange.respond(200, encodePlant(plant));
+  } catch (error) {
+    exchange.fail(error);
+  }
 }
 
 function tooLarge(limit: string): PlantStoreError {

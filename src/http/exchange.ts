@@ -15,7 +15,7 @@ import { ERRORS, PlantStoreError, statusOf } from "../core/errors.ts";
 import type { TokenVerifier, TrustedProxies, VerifiedToken } from "../core/services.ts";
 import type { Budget } from "./budget.ts";
 import { clientOf, invalidToken } from "./head.ts";
-import { ignoreBody, ignoreFollowing } from "./node-internals.ts";
+import { ignoreBody, ignoreFollowing, writeHeadAsText } from "./node-internals.ts";
 
 /** What the requests of a listener share. */
 interface Shared {
@@ -138,7 +138,8 @@ export class Exchange {
     else if (isUnread) req.resume(); // a short rest, perhaps of a body that was paused
     const length = Buffer.byteLength(body);
     if (length > 0) headers.push("Content-Type", "application/json", "Content-Length", `${length}`);
-    res.writeHead(status, headers);
+    if (length > 0 && this.isOurs && !this.isLast) writeHeadAsText(res, status, headers);
+    else res.writeHead(status, headers);
     const encoding = length === body.length ? "latin1" : "utf8"; // of ASCII they are the same
     const isBare = length === 0 || req.method === "HEAD" || !(req.socket instanceof Socket);
     // Ended later, and as Latin-1, head and body are one write and not two.

@@ -96,10 +96,7 @@ export class Listener {
     try {
       const isPreflight = this.#origins.size > 0 && this.#allowOrigin(exchange);
       if (framingError !== undefined) throw framingError;
-      if (isPreflight) {
-        exchange.respond(204, "");
-        return;
-      }
+      if (isPreflight) return void exchange.respond(204, "");
       exchange.token = readBearer(req);
       const verdict = this.tokens.verify(exchange.token);
       if (types.isPromise(verdict)) {

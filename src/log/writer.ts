@@ -50,7 +50,7 @@ export class LogWriter {
   /** How many records the next batch waits for, and until when. */
   #awaited = 0;
   #waitUntil = 0;
-  #endWait = () => {};
+  #endWait: (() => void) | undefined;
   #refusedAt: number | undefined;
   #warnedAt = Number.NEGATIVE_INFINITY;
 
@@ -92,7 +92,7 @@ export class LogWriter {
     this.queuedBytes += bytes;
     this.#arrivals++;
     this.#lastArrivalAt = clock.monotonicMs();
-    if (batch.isFull || batch.records >= this.#awaited) this.#endWait();
+    if (batch.isFull || batch.records >= this.#awaited) this.#endWait?.();
     this.#flushing ??= this.#flush();
     return { start: batch.start, at };
   }
@@ -160,7 +160,8 @@ export class LogWriter {
   }
 
   async #write(batch: Batch): Promise<void> {
-    const { bytes, records } = batch;
+    const { room, size, records } = batch;
+    const bytes = room.subarray(0, size);
     const startedAt = clock.monotonicMs();
     let error: PlantStoreError | undefined;
     try {
@@ -217,39 +218,31 @@ const ROOM_BYTES = 16 * 1024; // at first; most batches need no more
 
 /** The records of one write. They are encoded when they are added, so waiting creates hold no text. */
 class Batch {
-  /** The byte offset of the batch in the log, once it is on disk. */
-  readonly start: Promise<number>;
   /** Both settle `start`. */
   acknowledge!: (start: number) => void;
   fail!: (error: PlantStoreError) => void;
+  /** The byte offset of the batch in the log, once it is on disk. */
+  readonly start = new Promise<number>((resolve, reject) => {
+    this.acknowledge = resolve;
+    this.fail = reject;
+  });
   records = 0;
   size = 0;
   isFull = false;
-  #room = Buffer.allocUnsafeSlow(ROOM_BYTES);
-
-  constructor() {
-    this.start = new Promise((resolve, reject) => {
-      this.acknowledge = resolve;
-      this.fail = reject;
-    });
-  }
-
-  get bytes(): Buffer {
-    return this.#room.subarray(0, this.size);
-  }
+  room = Buffer.allocUnsafeSlow(ROOM_BYTES);
 
   /** Adds a record and its line feed, `bytes` in all; returns its offset in the batch. */
   add(record: string, bytes: number): number {
     const at = this.size;
-    if (at + bytes > this.#room.length) {
-      const room = Buffer.allocUnsafeSlow(Math.max(at + bytes, 2 * this.#room.length));
-      this.bytes.copy(room);
-      this.#room = room;
+    if (at + bytes > this.room.length) {
+      const room = Buffer.allocUnsafeSlow(Math.max(at + bytes, 2 * this.room.length));
+      this.room.copy(room, 0, 0, at);
+      this.room = room;
     }
-    this.#room.write(record, at);
+    this.room.write(record, at);
     this.size = at + bytes;
     this.isFull = this.size >= BATCH_BYTES_MAX;
-    this.#room[this.size - 1] = LINE_FEED;
+    this.room[this.size - 1] = LINE_FEED;
     this.records++;
     return at;
   }

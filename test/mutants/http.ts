@@ -27,6 +27,8 @@ http/node-internals.ts
 what came of a body before its token was verified is lost: http/verdicts
 - !req.complete && req.readableLength === 0
 + !req.complete
+a connection that its client wants closed stays open: contract/contract
+-   if (!res.shouldKeepAlive) return void res.writeHead(status, headers);
 http/budget.ts
 one token may take all of a budget: http/budget
 -     if (share > this.#max - this.#held - bytes) throw overloaded();
@@ -39,7 +41,7 @@ a plant gets its 200 before it is durable: contract/contract
 -     await plants.create(plant);
 +     void plants.create(plant).catch(() => {});
 a token that was revoked while the body arrived is good: http/verdicts
--       if (req.socket.bytesRead !== bytesRead) await exchange.verifyAgain();
+-     if (isLater) await exchange.verifyAgain();
 http/exchange.ts
 a client that leaves gets its memory back at once: http/stream
 -     if (this.work === undefined) giveBack();
