@@ -17,8 +17,8 @@ import { LINE_FEED } from "./lines.ts";
 /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
 export const BATCH_BYTES_MAX = 1024 * 1024;
 const TURN_RECORDS_MAX = 32; // a batch of so many waits for no further turn (measured)
-const SLOW_SYNC_MS = 2;
-const WAIT_MS_MAX = 10; // clients that need longer would hold up the others
+const SLOW_SYNC_MS = 1;
+const RETURN_MS_MAX = 5; // clients that need longer would hold up the others
 const WARNING_REST_MS = 60_000; // a nearly full disk may refuse every second batch
 
 export class LogWriter {
@@ -151,12 +151,12 @@ export class LogWriter {
   /** After a slow sync the next batch waits for all clients: at most twice the time in which they send again. */
   #planWait(records: number, syncMs: number): void {
     const clients = records + (this.#queue[0]?.records ?? 0);
-    const waitMs = ((2 * clients) / this.#arrivals) * (this.#lastArrivalAt - this.#syncedAt);
-    // If they need longer, syncing their halves in turn is faster.
-    const isShort = this.#arrivals > 0 && waitMs < Math.min(syncMs, WAIT_MS_MAX);
+    const returnMs = (clients / this.#arrivals) * (this.#lastArrivalAt - this.#syncedAt);
+    // If they need longer than a sync, syncing their halves in turn is faster.
+    const isShort = this.#arrivals > 0 && returnMs < Math.min(syncMs, RETURN_MS_MAX);
     this.#awaited = isShort && syncMs >= SLOW_SYNC_MS ? clients : 0;
     [this.#syncedAt, this.#arrivals] = [clock.monotonicMs(), 0];
-    this.#waitUntil = this.#syncedAt + waitMs + 1;
+    this.#waitUntil = this.#syncedAt + 2 * returnMs + 1;
   }
 
   async #write(batch: Batch): Promise<void> {
