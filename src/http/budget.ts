@@ -8,8 +8,6 @@
 import { PlantStoreError } from "../core/errors.ts";
 import { memoryLeft } from "../memory.ts";
 
-const MIB = 1024 * 1024;
-
 export class Budget {
   /** The most that one request can hold: less than half, or it would never fit beside another one. */
   readonly requestMax: number;
@@ -18,7 +16,7 @@ export class Budget {
   readonly #shares = new Map<string, number>();
 
   /** @param max by default a quarter of the memory that the process does not use yet, from 16 to 256 MiB. */
-  constructor(max = Math.floor(Math.min(Math.max(memoryLeft() / 4, 16 * MIB), 256 * MIB))) {
+  constructor(max = Math.floor(Math.min(Math.max(memoryLeft() / 4, 2 ** 24), 2 ** 28))) {
     this.#max = max;
     this.requestMax = Math.floor((3 * max) / 8);
   }

@@ -3,7 +3,6 @@
  *
  * A request that got a response, or whose client has left, before its body was whole creates nothing.
  */
-import { AsyncResource } from "node:async_hooks";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodePlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
@@ -24,7 +23,7 @@ const NOTHING: Buffer = Buffer.alloc(0);
  */
 export function create(exchange: Exchange, plants: PlantService, bytesMax: number): void {
   const { req, res, isOurs } = exchange;
-  const { bytesRead } = req.socket; // when the token was verified
+  const verifiedAt = req.socket.bytesRead;
   checkBodyHeaders(req);
   const declared = Number(req.headers["content-length"] ?? 0);
   if (declared > bytesMax) throw tooLarge(`${bytesMax} bytes`);
@@ -34,8 +33,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   const onPiece = (piece: Buffer | null) => {
     if (res.headersSent) return; // it was refused
     if (piece === null) {
-      const whole = body.length === size ? body : body.subarray(0, size);
-      exchange.work = store(exchange, plants, whole, req.socket.bytesRead !== bytesRead);
+      exchange.work = store(exchange, plants, body.subarray(0, size), verifiedAt);
       return;
     }
     const end = size + piece.length;
@@ -56,17 +54,17 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
       exchange.fail(error);
     }
   };
-  // Listeners of a stream run outside of the AsyncLocalStorage of the program around them.
-  readPieces(req, isOurs ? onPiece : AsyncResource.bind(onPiece));
+  readPieces(req, onPiece);
   if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
 }
 
-/** Creates the plant of a body, and responds. Never rejects. */
-async function store(exchange: Exchange, plants: PlantService, body: Buffer, isLater: boolean) {
+/** Creates the plant of a body, and responds. Never rejects. @param verifiedAt `bytesRead` when the token was good. */
+async function store(exchange: Exchange, plants: PlantService, body: Buffer, verifiedAt: number) {
+  const { req, res } = exchange;
   try {
     exchange.bodyBytes = body.length;
-    if (isLater) await exchange.verifyAgain();
-    if (exchange.res.headersSent || exchange.isOver) return;
+    if (req.socket.bytesRead !== verifiedAt) await exchange.verifyAgain();
+    if (res.headersSent || exchange.isOver) return;
     const plant = parseNewPlant(body);
     await plants.create(plant);
     exchange.work = undefined; // a wait for it would take 3 % of a create

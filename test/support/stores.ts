@@ -1,18 +1,7 @@
 /** Stores, logs and token files in folders of a test, the bytes in them, and what reads return. */
 
 import assert from "node:assert/strict";
-import {
-  appendFileSync,
-  copyFileSync,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  renameSync,
-  statSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
+import fs from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { crc32 } from "node:zlib";
@@ -39,18 +28,18 @@ export function logPath(folder: string): string {
 }
 
 export function readLog(folder: string): string {
-  return readFileSync(logPath(folder), "utf8");
+  return fs.readFileSync(logPath(folder), "utf8");
 }
 
 /** Writes a log as an earlier process or an editor may have left it. */
 export function writeLog(folder: string, content: string | Buffer): void {
-  writeFileSync(logPath(folder), content, { mode: 0o600 });
+  fs.writeFileSync(logPath(folder), content, { mode: 0o600 });
 }
 
 /** Writes a checkpoint of a log that began with these bytes. */
 export function writeCheckpointOf(folder: string, known: string | Buffer): void {
   const checkpoint = { bytes: Buffer.byteLength(known), crc32: crc32(known) };
-  writeFileSync(checkpointPath(logPath(folder)), `${JSON.stringify(checkpoint)}\n`);
+  fs.writeFileSync(checkpointPath(logPath(folder)), `${JSON.stringify(checkpoint)}\n`);
 }
 
 /** Everything that an iteration yields, in order. */
@@ -62,16 +51,21 @@ export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
 
 /** The files in the folder that this process has open. */
 export function openFilesIn(folder: string): string[] {
-  const descriptors = readdirSync("/proc/self/fd").map((fd) => join("/proc/self/fd", fd));
-  const isOpen = (path: string) => existsSync(path) && readlinkSync(path).startsWith(folder);
-  return descriptors.filter(isOpen).map((path) => readlinkSync(path));
+  return fs.readdirSync("/proc/self/fd").flatMap((fd) => {
+    try {
+      const path = fs.readlinkSync(join("/proc/self/fd", fd));
+      return path.startsWith(folder) ? [path] : [];
+    } catch {
+      return []; // a thread of Node has closed it meanwhile
+    }
+  });
 }
 
 /** The content of every file, by its name; sockets are left out. */
 export function snapshot(folder: string): Record<string, string> {
-  const files = readdirSync(folder).filter((name) => statSync(join(folder, name)).isFile());
+  const files = fs.readdirSync(folder).filter((name) => fs.statSync(join(folder, name)).isFile());
   return Object.fromEntries(
-    files.sort().map((name) => [name, readFileSync(join(folder, name), "latin1")]),
+    files.sort().map((name) => [name, fs.readFileSync(join(folder, name), "latin1")]),
   );
 }
 
@@ -91,7 +85,7 @@ export async function linesOf(slices: AsyncIterable<Uint8Array>): Promise<string
 /** A log that holds exactly these bytes, open for reading and appending until the test ends. */
 export async function openLog(t: TestContext, content: string | Buffer = ""): Promise<LogFile> {
   const path = join(makeFolder(t), "test.jsonl");
-  writeFileSync(path, content, { mode: 0o600 });
+  fs.writeFileSync(path, content, { mode: 0o600 });
   const file = await LogFile.open(path);
   atEnd(t, () => file.close());
   return file;
@@ -99,11 +93,11 @@ export async function openLog(t: TestContext, content: string | Buffer = ""): Pr
 
 /** What another process may do to a log that this process has opened. */
 export const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
-  "appended to": (path) => appendFileSync(path, '{"id":9}\n'),
-  cut: (path) => truncateSync(path, 4),
+  "appended to": (path) => fs.appendFileSync(path, '{"id":9}\n'),
+  cut: (path) => fs.truncateSync(path, 4),
   "replaced by a copy": (path) => {
-    copyFileSync(path, `${path}.new`);
-    renameSync(`${path}.new`, path);
+    fs.copyFileSync(path, `${path}.new`);
+    fs.renameSync(`${path}.new`, path);
   },
 };
 
@@ -112,18 +106,18 @@ export function tokenPath(folder: string): string {
 }
 
 export function readTokens(folder: string): string {
-  return readFileSync(tokenPath(folder), "utf8");
+  return fs.readFileSync(tokenPath(folder), "utf8");
 }
 
 /** Writes it as an editor does. */
 export function writeTokens(folder: string, content: string): void {
-  writeFileSync(tokenPath(folder), content, { mode: 0o600 });
+  fs.writeFileSync(tokenPath(folder), content, { mode: 0o600 });
 }
 
 /** Gives the file other contents in one step, which no poll can see half of. */
 export function replaceTokens(folder: string, content: string): void {
-  writeFileSync(`${tokenPath(folder)}~`, content, { mode: 0o600 });
-  renameSync(`${tokenPath(folder)}~`, tokenPath(folder));
+  fs.writeFileSync(`${tokenPath(folder)}~`, content, { mode: 0o600 });
+  fs.renameSync(`${tokenPath(folder)}~`, tokenPath(folder));
 }
 
 /** Edits it in place, as some editors do. */
