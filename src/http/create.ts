@@ -58,7 +58,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
 }
 
-/** Creates the plant of a body, and responds. Never rejects. @param verifiedAt `bytesRead` when the token was good. */
+/** Creates the plant of a body, and responds. Never rejects. @param verifiedAt `bytesRead` at the token check. */
 async function store(exchange: Exchange, plants: PlantService, body: Buffer, verifiedAt: number) {
   const { req, res } = exchange;
   try {

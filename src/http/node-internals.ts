@@ -45,11 +45,11 @@ let [dateSecond, date] = [0, ""];
 
 /**
  * Like `writeHead`, which examines each name and each value again (5 % of a create).
- *
  * @param headers valid names and values in turn; one is `Content-Length`, and none `Connection`.
  */
 export function writeHeadAsText(res: Response, status: number, headers: string[]): void {
-  if (!res.shouldKeepAlive) return void res.writeHead(status, headers);
+  const isPlain = res.shouldKeepAlive && res.getHeaderNames().length === 0; // tools for tracing may set some
+  if (!isPlain) return void res.writeHead(status, headers);
   const second = Math.floor(Date.now() / 1000);
   if (second !== dateSecond) [dateSecond, date] = [second, new Date().toUTCString()];
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;

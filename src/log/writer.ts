@@ -209,6 +209,7 @@ export class LogWriter {
       this.queuedBytes -= waiting.size;
       waiting.fail(this.failure);
     }
+    this.#endWait?.();
     this.#reportFailure(this.failure);
     return this.failure;
   }

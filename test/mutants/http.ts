@@ -28,7 +28,7 @@ what came of a body before its token was verified is lost: http/verdicts
 - !req.complete && req.readableLength === 0
 + !req.complete
 a connection that its client wants closed stays open: contract/contract
--   if (!res.shouldKeepAlive) return void res.writeHead(status, headers);
+-   if (!isPlain) return void res.writeHead(status, headers);
 http/budget.ts
 one token may take all of a budget: http/budget
 -     if (share > this.#max - this.#held - bytes) throw overloaded();
