@@ -1,6 +1,6 @@
 /**
  * Undocumented members of Node, for safety and speed: its parser hands over requests by `onIncoming`, and pieces of
- * bodies by `push`; a response sends its `_header`. On other servers these functions do nothing, or read the stream.
+ * bodies by `push`; a response sends its `_header`. On other servers bodies are read from their streams.
  */
 import { AsyncResource } from "node:async_hooks";
 import { IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
