@@ -7,6 +7,7 @@
  */
 import { randomBytes } from "node:crypto";
 import timers from "node:timers";
+import { setImmediate as turn } from "node:timers/promises";
 import type { Clock } from "./core/services.ts";
 
 /** The clock of this program. @internal */
@@ -17,18 +18,13 @@ export let clock: Clock = {
   clearTimeout: timers.clearTimeout as Clock["clearTimeout"],
   setInterval: timers.setInterval,
   clearInterval: timers.clearInterval as Clock["clearInterval"],
-  setImmediate: timers.setImmediate,
+  turn,
   randomBytes,
 };
 
 /** For a simulation. @internal */
 export function setClock(other: Clock): void {
   clock = other;
-}
-
-/** Waits for the next turn of the event loop. @internal */
-export function turn(): Promise<void> {
-  return new Promise((resolve) => clock.setImmediate(resolve));
 }
 
 /** @internal */

@@ -21,37 +21,18 @@ import {
   type TokenRecord,
   tokenExists,
 } from "../core/token.ts";
-import { disk, withIoError } from "../log/disk.ts";
-import { LogFile, replaceFile, withUnsynced } from "../log/file.ts";
-import { ensureFolder, TOKENS_LOCK_NAME, TOKENS_NAME } from "../log/folder.ts";
+import { disk, readFile, withIoError } from "../log/disk.ts";
+import { replaceFile } from "../log/file.ts";
+import { ensureFolder, TOKENS_NAME } from "../log/folder.ts";
 import { lineError } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
 
-const LOCK_WAIT_MS = 5000;
+/** Held for milliseconds. */
+const LOCK = { name: "tokens-lock", command: "token", waitMs: 5000 };
 
 /** @internal */
 export function tokensPathOf(directory: string): string {
   return path.join(path.resolve(directory), TOKENS_NAME);
-}
-
-/**
- * The bytes of the file; none if it is missing.
- *
- * @param mustSync whether to make them durable: another program may have copied the file here.
- * @throws PlantStoreError `io_error`; `unsynced`.
- * @internal
- */
-export async function readTokenFile(filePath: string, mustSync = false): Promise<Buffer> {
-  const file = await LogFile.openForReading(filePath);
-  if (file === undefined) return Buffer.alloc(0);
-  try {
-    const bytes = Buffer.allocUnsafe(file.end);
-    const size = await file.read(bytes, 0);
-    if (mustSync) await withUnsynced(`Cannot sync "${filePath}"`, () => file.sync());
-    return bytes.subarray(0, size);
-  } finally {
-    await file.close();
-  }
 }
 
 /** @throws PlantStoreError `corruption`, which names the line. @internal */
@@ -124,8 +105,8 @@ export async function revokeToken(directory: string, name: string): Promise<void
  */
 export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
   const filePath = tokensPathOf(directory);
-  const bytes = await readTokenFile(filePath);
-  if (bytes.length === 0) return [];
+  const bytes = await readFile(filePath);
+  if (bytes === undefined) return [];
   await withIoError(`Cannot sync "${directory}"`, () => disk.syncFolder(path.dirname(filePath)));
   return parseTokenFile(filePath, bytes).toSorted((a, b) => a.createdAt - b.createdAt);
 }
@@ -155,8 +136,7 @@ async function change(
   directory: string,
   make: (tokens: readonly TokenRecord[]) => readonly TokenRecord[] | undefined,
 ): Promise<boolean> {
-  const options = { name: TOKENS_LOCK_NAME, command: "token", waitMs: LOCK_WAIT_MS };
-  const lock = await locks.acquire(directory, options);
+  const lock = await locks.acquire(directory, LOCK);
   try {
     const tokens = make(await listTokens(directory));
     if (tokens === undefined) return false;

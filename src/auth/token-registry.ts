@@ -9,7 +9,9 @@
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { LiveTokens, startAge } from "../core/live-tokens.ts";
-import { parseTokenFile, readTokenFile, tokensPathOf } from "./token-file.ts";
+import { readFile } from "../log/disk.ts";
+import { LogFile, withUnsynced } from "../log/file.ts";
+import { parseTokenFile, tokensPathOf } from "./token-file.ts";
 
 /** The token check that comes with the store. */
 export class TokenRegistry extends LiveTokens {
@@ -32,7 +34,10 @@ export class TokenRegistry extends LiveTokens {
    */
   static async open(directory: string): Promise<TokenRegistry> {
     const registry = new TokenRegistry(tokensPathOf(directory));
-    await registry.#read(true);
+    await registry.#read();
+    const file = await LogFile.openForReading(registry.#path);
+    const sync = async () => file?.sync();
+    await withUnsynced(`Cannot sync "${registry.#path}"`, sync).finally(() => file?.close());
     registry.follow();
     return registry;
   }
@@ -51,9 +56,9 @@ export class TokenRegistry extends LiveTokens {
     }
   }
 
-  async #read(mustSync = false): Promise<void> {
+  async #read(): Promise<void> {
     const age = startAge(clock); // a dying disk may report a failed read only after a minute
-    const bytes = await readTokenFile(this.#path, mustSync);
+    const bytes = (await readFile(this.#path)) ?? Buffer.alloc(0);
     const isSame = this.#bytes?.equals(bytes) === true;
     this.accept(age, isSame ? undefined : parseTokenFile(this.#path, bytes));
     this.#bytes = bytes;

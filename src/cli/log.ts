@@ -8,7 +8,7 @@
 import { fstatSync, writeSync } from "node:fs";
 import { styleText } from "node:util";
 import { type RequestMessage, subscribe } from "../core/channels.ts";
-import { encodeJsonString, escapeControls, shorten } from "../core/text.ts";
+import { escapeControls, shorten } from "../core/text.ts";
 import { count, LEVELS, type Level, type Notice, printNotice, reportTo } from "./output.ts";
 
 export const LOG_FORMATS = ["json", "text", "off"] as const;
@@ -118,7 +118,7 @@ function encodeText(text: string | undefined): string {
   if (text === undefined) return "null";
   const isShort = text.length <= CHARACTERS_MAX;
   if (isShort && HARMLESS.test(text) && !text.includes("pst_")) return `"${text}"`;
-  return escapeControls(encodeJsonString(shorten(text, CHARACTERS_MAX)));
+  return escapeControls(JSON.stringify(shorten(text, CHARACTERS_MAX)));
 }
 
 /** Coloured if Node finds that standard error shows colours, and the environment wants them. */

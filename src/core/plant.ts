@@ -8,7 +8,7 @@ import { PlantStoreError } from "./errors.ts";
 import { assertInt64, INT64_RANGE, parseInt64, scanJson } from "./json.ts";
 import { RECORD_BYTES_MAX } from "./options.ts";
 import { PlantMatcher } from "./plant-matcher.ts";
-import { encodeJsonString, quote, shorten } from "./text.ts";
+import { quote, shorten } from "./text.ts";
 
 /** What the create operation returns (interface, section 2.1). */
 export interface Plant {
@@ -47,14 +47,13 @@ export function validatePlant({ id, name, tag }: NewPlant): NewPlant {
 }
 
 /** `{"name":…[,"tag":…]}`: what the create operation returns. */
-export function encodePlant({ name, tag }: Plant, start = "{"): string {
-  const named = `${start}"name":${encodeJsonString(name)}`;
-  return tag === undefined ? `${named}}` : `${named},"tag":${encodeJsonString(tag)}}`;
+export function encodePlant({ name, tag }: Plant): string {
+  return JSON.stringify({ name, tag });
 }
 
 /** A plant as JSON, `{"id":…,"name":…[,"tag":…]}`: a line of the log. `JSON.stringify` throws for a bigint. */
 export function encodeNewPlant(plant: NewPlant): string {
-  return encodePlant(plant, `{"id":${plant.id},`);
+  return `{"id":${plant.id},${encodePlant(plant).slice(1)}`;
 }
 
 /** Whether two plants are equal; an absent tag differs from an empty one. */

@@ -52,8 +52,8 @@ export interface Clock {
   clearTimeout(timer: Timer | undefined): void;
   setInterval(run: () => void, ms: number): Timer;
   clearInterval(timer: Timer | undefined): void;
-  /** Runs in the next turn of the event loop, after sockets were read. */
-  setImmediate(run: () => void): void;
+  /** Waits for the next turn of the event loop, in which sockets were read. */
+  turn(): Promise<void>;
   randomBytes(count: number): Buffer;
 }
 

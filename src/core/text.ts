@@ -1,12 +1,4 @@
-/** Text as JSON strings, and in messages and logs: one line, cut, without tokens. Uses what browsers have. */
-
-/** Most names: ASCII without controls, quotes and backslashes. */
-const PLAIN = /^[ !#-[\]-\x7f]*$/;
-
-/** A JSON string literal, as `JSON.stringify` writes it, so any string can be read back. */
-export function encodeJsonString(text: string): string {
-  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
-}
+/** Text in messages and logs: one line, cut, without tokens. Uses what browsers have. */
 
 /** C0 and C1 controls, line separators, direction marks, the BOM, lone surrogates. */
 const UNSHOWN = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
@@ -28,7 +20,7 @@ export function shorten(text: string, charactersMax = 60): string {
 
 /** Whatever a client sent, for a message: quoted, cut, and without the token that it may hold by mistake. */
 export function quote(text: string): string {
-  return escapeControls(encodeJsonString(shorten(text)));
+  return escapeControls(JSON.stringify(shorten(text)));
 }
 
 /** `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (RFC 3986 section 3.2). @internal */

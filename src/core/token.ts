@@ -45,18 +45,20 @@ export function isLive({ revokedAt, expiresAt }: TokenRecord, now: number): bool
 /** A record as one line of JSON, without its line feed. */
 export function encodeTokenRecord(record: Partial<TokenRecord>): string {
   const { name, hash, scopes, createdAt, expiresAt, revokedAt } = record;
-  const date = (time: number | undefined) => (time === undefined ? undefined : new Date(time));
-  const times = { createdAt: date(createdAt), expiresAt: date(expiresAt) };
-  return JSON.stringify({ name, hash, scopes, ...times, revokedAt: date(revokedAt) });
+  const members = { name, hash, scopes, createdAt, expiresAt, revokedAt };
+  return JSON.stringify(
+    members,
+    (_, value) => (typeof value === "number" ? new Date(value).toJSON() : value), // the numbers are times
+  );
 }
 
 /** The record in a line, which may have more white space. @throws PlantStoreError `corruption`. */
 export function decodeTokenRecord(line: string): TokenRecord {
   let [text, record]: [string, Partial<TokenRecord>] = ["", {}];
   try {
-    const parse = (member: string, value: string) =>
-      member.endsWith("At") ? Date.parse(value) : value;
-    record = Object(JSON.parse(line, parse));
+    record = Object(
+      JSON.parse(line, (member, value) => (member.endsWith("At") ? Date.parse(value) : value)),
+    );
     text = JSON.stringify(JSON.parse(line));
   } catch {} // the reason would show the line
   const { hash, createdAt, expiresAt = 0, revokedAt = 0 } = record;

@@ -30,7 +30,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
   if (req.readableEnded || req.readableDidRead || req.readableEncoding) throw touchedBody();
   exchange.hold(COPIES * declared);
   let [body, size, pieces] = [NOTHING, 0, 0];
-  const onPiece = (piece: Buffer | null) => {
+  readPieces(req, (piece) => {
     if (res.headersSent) return; // it was refused
     if (piece === null) {
       exchange.work = store(exchange, plants, body.subarray(0, size), verifiedAt);
@@ -53,8 +53,7 @@ export function create(exchange: Exchange, plants: PlantService, bytesMax: numbe
       body = NOTHING; // the connection may keep the request
       exchange.fail(error);
     }
-  };
-  readPieces(req, onPiece);
+  });
   if (isOurs && req.headers.expect !== undefined && req.httpVersion === "1.1") res.writeContinue();
 }
 

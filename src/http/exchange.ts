@@ -181,16 +181,15 @@ export class Exchange {
     } satisfies RequestMessage);
   }
 
-  readonly #release = (): void => {
+  readonly #release = async (): Promise<void> => {
     if (this.#isQueued) this.req.socket.off("close", this.#release);
     if (this.isOver) return;
     this.isOver = true;
     this.publish(this.res.headersSent ? this.res.statusCode : 0, undefined, true);
     this.wake?.();
     this.#onRelease?.(this);
-    const giveBack = () => this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
-    if (this.work === undefined) giveBack();
-    else void this.work.then(giveBack);
+    await this.work;
+    this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
   };
 }
 

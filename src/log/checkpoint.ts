@@ -6,7 +6,8 @@
  */
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
-import { LogFile, replaceFile } from "./file.ts";
+import { readFile } from "./disk.ts";
+import { type LogFile, replaceFile } from "./file.ts";
 import type { Lock } from "./lock.ts";
 
 export interface Checkpoint {
@@ -31,11 +32,9 @@ const TEXT = /^\{"bytes":(\d{1,15}),"crc32":(\d{1,10})\}\n$/;
 /** `undefined` if there is none. @throws PlantStoreError `corruption` if the file is no checkpoint; `io_error`. */
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
   const filePath = checkpointPath(logPath);
-  const file = await LogFile.openForReading(filePath);
-  if (file === undefined) return undefined;
-  const buffer = Buffer.alloc(64);
-  const bytes = await file.read(buffer, 0).finally(() => file.close());
-  const [, length, sum] = TEXT.exec(buffer.toString("latin1", 0, bytes)) ?? [];
+  const bytes = await readFile(filePath);
+  if (bytes === undefined) return undefined;
+  const [, length, sum] = TEXT.exec(bytes.toString("latin1")) ?? [];
   if (sum !== undefined) return { bytes: Number(length), crc32: Number(sum) };
   const advice = 'check the disk, then let "plant-store repair --yes" write another one';
   throw new PlantStoreError("corruption", `"${filePath}" is damaged; ${advice}`);

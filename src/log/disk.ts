@@ -38,6 +38,8 @@ export interface Disk {
   openForReading(filePath: string): Promise<OpenFile>;
   /** Opens a file for reading and appending; makes a missing one (0600). */
   openForAppending(filePath: string): Promise<OpenFile>;
+  /** All bytes of a file. Refuses a symbolic link, too. */
+  readFile(filePath: string): Promise<Buffer>;
   /** The file or folder to which the path leads; `undefined` if there is none. */
   stat(filePath: string): FileState | undefined;
   list(folder: string): string[];
@@ -59,11 +61,8 @@ const APPEND_FLAGS = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | (O_DSYNC ?? O_SY
 function systemFile(handle: FileHandle): OpenFile {
   return {
     state: () => fs.fstatSync(handle.fd, { bigint: true }),
-    read: (buffer, start, bytes, position) =>
-      new Promise((resolve, reject) => {
-        const done = (cause: unknown, count: number) => (cause ? reject(cause) : resolve(count));
-        fs.read(handle.fd, buffer, start, bytes, position, done); // half the time of Node's promise
-      }),
+    read: async (buffer, start, bytes, position) =>
+      (await handle.read(buffer, start, bytes, position)).bytesRead,
     append: async (bytes, start) =>
       (await handle.write(bytes, start, bytes.length - start, null)).bytesWritten,
     truncate: (bytes) => fs.ftruncateSync(handle.fd, bytes),
@@ -79,6 +78,7 @@ const systemDisk: Disk = {
   async openForAppending(filePath) {
     return systemFile(await fsPromises.open(filePath, APPEND_FLAGS, 0o600));
   },
+  readFile: (filePath) => fsPromises.readFile(filePath, { flag: O_RDONLY | O_NOFOLLOW }),
   stat: (filePath) => fs.statSync(filePath, { bigint: true, throwIfNoEntry: false }),
   list: (folder) => fs.readdirSync(folder),
   rename: (from, to) => fs.renameSync(from, to),
@@ -109,6 +109,16 @@ export function withIoError<T>(action: string, work: () => Promise<T>): Promise<
   return work().catch((cause) => {
     throw cause instanceof PlantStoreError ? cause : ioError(action, cause);
   });
+}
+
+/** The bytes of a small file; `undefined` if there is none. @throws PlantStoreError `io_error`. */
+export async function readFile(filePath: string): Promise<Buffer | undefined> {
+  try {
+    return await disk.readFile(filePath);
+  } catch (cause) {
+    if (systemCode(cause) === "ENOENT") return undefined;
+    throw ioError(`Cannot read "${filePath}"`, cause);
+  }
 }
 
 /** The code of a system error, such as `ENOENT`. */

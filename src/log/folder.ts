@@ -6,8 +6,6 @@ import { disk, systemCode, withIoError } from "./disk.ts";
 export const LOG_NAME = "plants.jsonl";
 export const TOKENS_NAME = "tokens.jsonl";
 export const LOCK_NAME = "lock";
-/** The lock of a process that changes a token, for milliseconds. */
-export const TOKENS_LOCK_NAME = "tokens-lock";
 
 export function logPathOf(directory: string): string {
   return path.join(path.resolve(directory), LOG_NAME);

@@ -6,7 +6,7 @@
  * leaves unfinished is one batch at the end. After a failed sync, or once the file was changed by another
  * program, the writer has failed for good: it never writes and never acknowledges again.
  */
-import { clock, turn } from "../clock.ts";
+import { clock } from "../clock.ts";
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { defaultBudget } from "../memory.ts";
@@ -105,7 +105,7 @@ export class LogWriter {
   }
 
   async #checkFile(): Promise<void> {
-    await turn();
+    await clock.turn();
     this.#fileCheck = undefined;
     try {
       await (this.#writing ?? this.#file.assertUnchanged()); // a good write ends with this check
@@ -137,7 +137,7 @@ export class LogWriter {
     let [known, records] = [-1, 0]; // in the first turn no socket was read yet
     while (records > known && !batch.isFull && batch.records < TURN_RECORDS_MAX) {
       if (clock.monotonicMs() >= deadline) break;
-      await turn();
+      await clock.turn();
       [known, records] = [records, batch.records];
     }
     const ms = this.#waitUntil - clock.monotonicMs();
@@ -180,7 +180,6 @@ export class LogWriter {
     this.end = extendCheckpoint(this.end, bytes);
     batch.acknowledge(start);
     this.onDurable(bytes, start);
-    if (!batches.hasSubscribers) return;
     const message = { log: this.#file.path, records, bytes: bytes.length, syncMs };
     batches.publish(message satisfies BatchMessage);
   }

@@ -104,7 +104,7 @@ export class Creates {
     this.queuedBytes += entry.bytes;
     this.#entries.set(plant.id, entry);
     this.#queue.add(entry);
-    if (!this.#isFlushDue) clock.setImmediate(() => this.#flush());
+    if (!this.#isFlushDue) void clock.turn().then(() => this.#flush());
     this.#isFlushDue = true;
     return entry;
   }

@@ -5,7 +5,7 @@
  * whose create has no outcome yet. Every call ends within the deadline. Lists are in order of id: a plant that was
  * durable when its list began is in it once.
  */
-import { turn } from "../clock.ts";
+import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/json.ts";
 import { encodeNewPlant, type NewPlant, unknownCursor, validatePlant } from "../core/plant.ts";
@@ -89,7 +89,7 @@ export class PostgresPlants implements PlantService {
       const ids: bigint[] = [];
       this.#ids = ids;
       this.#rows = this.#turns.run(async () => {
-        await turn();
+        await clock.turn();
         if (this.#ids === ids) this.#ids = [];
         const values = [`{${ids.join()}}`];
         const rows = await this.#database.reads.run((each) => each.query(GET, values));

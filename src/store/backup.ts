@@ -12,8 +12,8 @@ import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { assertNumbers, NUMBER_OPTIONS } from "../core/options.ts";
 import { checkpointPath, writeCheckpoint } from "../log/checkpoint.ts";
-import { describeSystemError, disk, withIoError } from "../log/disk.ts";
-import { LogFile, replaceFile } from "../log/file.ts";
+import { describeSystemError, disk, readFile, withIoError } from "../log/disk.ts";
+import { type LogFile, replaceFile } from "../log/file.ts";
 import {
   ensureFolder,
   LOCK_NAME,
@@ -22,7 +22,6 @@ import {
   syncFolderAndName,
   TOKENS_NAME,
 } from "../log/folder.ts";
-import { readExactly } from "../log/lines.ts";
 import { type HeldLock, locks } from "../log/lock.ts";
 import { IdIndex } from "./id-index.ts";
 import { readLog } from "./open.ts";
@@ -106,10 +105,9 @@ async function writeCopy(
     await disk.syncFolder(folder); // after a power cut, too, a start finds that the copy is not finished
     const scan = new Scan(new IdIndex());
     for await (const lines of readLog(source, scan)) await copy.append(lines);
-    const tokens = await LogFile.openForReading(path.join(source, TOKENS_NAME));
+    const tokens = await readFile(path.join(source, TOKENS_NAME));
     if (tokens !== undefined) {
-      const bytes = await readExactly(tokens, 0, tokens.end).finally(() => tokens.close());
-      await replaceFile(path.join(folder, TOKENS_NAME), (file) => file.append(bytes), lock);
+      await replaceFile(path.join(folder, TOKENS_NAME), (file) => file.append(tokens), lock);
     }
     await writeCheckpoint(logPathOf(folder), scan.end, lock); // a start refuses it without its log
     return { plants: scan.plants, bytes: scan.end.bytes };

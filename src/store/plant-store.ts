@@ -66,7 +66,7 @@ export class PlantStore implements PlantService {
   private constructor(log: OpenLog, queueBytesMax: number | undefined) {
     this.#log = log;
     this.#writer = new LogWriter(log.file, log.end, queueBytesMax);
-    this.#writer.onDurable = (bytes, start) => this.#newest.add(bytes, start);
+    this.#writer.onDurable = this.#newest.add.bind(this.#newest);
     this.failed = this.#writer.failed;
     this.#interval.unref();
   }

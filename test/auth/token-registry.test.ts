@@ -103,10 +103,10 @@ test("a registry does not open a file that the disk cannot sync", async (t) => {
 test("tokens are as old as the beginning of the read that found them", async (t) => {
   const pass = holdClocks(t);
   const { token, registry } = await follow(t);
-  const { openForReading } = disk;
-  const { mock } = t.mock.method(disk, "openForReading", (path: string) => {
+  const { readFile } = disk;
+  const { mock } = t.mock.method(disk, "readFile", (path: string) => {
     pass(2000); // the process is frozen, or the disk hangs
-    return openForReading(path);
+    return readFile(path);
   });
   await registry.refresh();
   assert.throws(() => registry.verify("pst_guess"), { code: "tokens_unreadable" });

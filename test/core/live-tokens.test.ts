@@ -1,7 +1,7 @@
 /** How old a verdict may be, and who waits for a poll, by clocks that the test sets. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { clock, turn } from "../../src/clock.ts";
+import { clock } from "../../src/clock.ts";
 import { LiveTokens, startAge } from "../../src/core/live-tokens.ts";
 import type { VerifiedToken } from "../../src/core/services.ts";
 import { hashToken, type TokenRecord } from "../../src/core/token.ts";
@@ -34,7 +34,7 @@ class HeldTokens extends LiveTokens {
       time.monotonicMs += ms;
       time.wallMs += ms;
       timers.tick(ms);
-      await turn();
+      await clock.turn();
     };
     this.follow();
     this.take(record(TOKEN));
@@ -50,11 +50,11 @@ class HeldTokens extends LiveTokens {
 
   /** Ends the poll in flight, which has found this token, or has failed. */
   async end(found?: string): Promise<void> {
-    await turn();
+    await clock.turn();
     const poll = this.polls.at(-1) ?? assert.fail("no poll");
     if (found !== undefined) this.accept(poll.age, [record(found)]);
     poll.end();
-    await turn();
+    await clock.turn();
   }
 }
 
@@ -82,7 +82,7 @@ for (const [says, monotonicMs, wallMs, isReadable] of AGES) {
     assert.equal(tokens.isReadable, isReadable);
     if (isReadable) assert.equal(tokens.verify(OTHER), undefined);
     else assert.throws(() => tokens.verify(OTHER), UNREADABLE);
-    await turn();
+    await clock.turn();
     assert.equal(tokens.polls.length, 0, "a guess begins no poll");
     const verdict = tokens.verify(TOKEN);
     if (!isReadable) await tokens.end(TOKEN);
@@ -94,7 +94,7 @@ for (const [says, monotonicMs, wallMs, isReadable] of AGES) {
 test("a poll that began before a freeze ends no wait; the next one does", async (t) => {
   const tokens = new HeldTokens(t);
   void tokens.refresh();
-  await turn();
+  await clock.turn();
   await tokens.pass(2000);
   const verdict = tokens.verify(TOKEN);
   await tokens.end(TOKEN);

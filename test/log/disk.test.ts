@@ -28,7 +28,9 @@ async function read(file: OpenFile, bytes = 100, position = 0): Promise<string> 
 
 async function readAt(at: Disk, filePath: string): Promise<string> {
   const file = await at.openForReading(filePath);
-  return read(file).finally(() => file.close());
+  const text = await read(file).finally(() => file.close());
+  assert.equal(`${await at.readFile(filePath)}`, text);
+  return text;
 }
 
 const code = (expected: string) => ({ code: expected });
@@ -71,6 +73,7 @@ const CHECKS: Record<string, Check> = {
   "a missing file cannot be opened for reading, and is made for appending": async (at, folder) => {
     const filePath = path.join(folder, "a");
     await assert.rejects(at.openForReading(filePath), code("ENOENT"));
+    await assert.rejects(at.readFile(filePath), code("ENOENT"));
     const file = await at.openForAppending(filePath);
     assert.equal(Number(file.state().mode & 0o7777n), 0o600);
     assert.equal(file.state().size, 0n);
@@ -181,7 +184,7 @@ test("a symbolic link is not followed to a file", async (t) => {
   const [target, link] = [path.join(folder, "target"), path.join(folder, "link")];
   fs.writeFileSync(target, "text");
   fs.symlinkSync(target, link);
-  for (const open of [disk.openForReading, disk.openForAppending]) {
+  for (const open of [disk.openForReading, disk.openForAppending, disk.readFile]) {
     await assert.rejects(open(link), { code: "ELOOP" });
   }
 });

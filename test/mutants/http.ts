@@ -18,8 +18,8 @@ a response says why the server failed: contract/contract
 - { code: "internal", message: INTERNAL };
 + { code: "internal", message: String(cause) };
 what requests hold is never given back: http/memory
-- const giveBack = () => this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
-+ const giveBack = () => {};
+- this.#shared.budget.giveBack(this.caller?.name ?? "", this.#held);
++ this.#shared.budget.giveBack("", 0);
 a client that sends a long body before it reads gets no response: http/connection
 - () => (this.isLast ? linger(req.socket) : res.end())
 + () => (this.isLast ? req.socket.destroySoon() : res.end())
@@ -44,8 +44,8 @@ a token that was revoked while the body arrived is good: http/verdicts
 -     if (req.socket.bytesRead !== verifiedAt) await exchange.verifyAgain();
 http/exchange.ts
 a client that leaves gets its memory back at once: http/stream
--     if (this.work === undefined) giveBack();
-+     if (this.isOver) giveBack();
+-     await this.work;
++     await undefined;
 http/reads.ts
 a token is not checked again in a stream: http/stream
 -         await exchange.verifyAgain();

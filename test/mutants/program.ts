@@ -24,8 +24,8 @@ a control character of a plant reaches the terminal: cli/outputs
 + lines.map((line) => \`\${line}\\n\`)
 cli/log.ts
 a token that a client sends in its path is logged: cli/log-format
--   return escapeControls(encodeJsonString(shorten(text, CHARACTERS_MAX)));
-+   return escapeControls(encodeJsonString(text));
+-   return escapeControls(JSON.stringify(shorten(text, CHARACTERS_MAX)));
++   return escapeControls(JSON.stringify(text));
 a quote in a path forges a member of its line: cli/log-format
 - const HARMLESS = /^[ !#-
 + const HARMLESS = /^[ -

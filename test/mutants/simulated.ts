@@ -71,6 +71,6 @@ a change of tokens is reported before it is durable: crash
 -     await replaceFile(tokensPathOf(directory), (file) => file.append(Buffer.from(text)), lock);
 +     void replaceFile(tokensPathOf(directory), (file) => file.append(Buffer.from(text)), lock);
 tokens are changed without their lock: crash
--   const lock = await locks.acquire(directory, options);
-+   const lock = { assertHeld() {}, close: async () => void options }; void locks;
+-   const lock = await locks.acquire(directory, LOCK);
++   const lock = { assertHeld() {}, close: async () => void LOCK }; void locks;
 `;

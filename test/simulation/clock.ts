@@ -69,11 +69,7 @@ export class SimulatedClock implements Clock {
         if (repeats) timer.event = start();
         run();
       });
-    const refresh = () => {
-      timer.event.run = undefined;
-      timer.event = start();
-    };
-    const timer = { event: start(), unref() {}, refresh };
+    const timer = { event: start(), unref() {} };
     return timer;
   }
 
@@ -87,8 +83,8 @@ export class SimulatedClock implements Clock {
   }
 
   /** In order, and never in no time: a loop that waits for something by turns must not stop the clock. */
-  setImmediate(run: () => void): void {
-    this.#add(TURN_MS, run);
+  turn(): Promise<void> {
+    return new Promise((resolve) => this.#add(TURN_MS, resolve));
   }
 
   randomBytes(count: number): Buffer {

@@ -170,17 +170,27 @@ export class SimulatedDisk implements Disk {
     return this.isDead ? never() : undefined;
   }
 
-  #open(filePath: string, isForAppending: boolean, random: Random): OpenFile {
+  #find(filePath: string, random: Random): FileNode {
     this.maybeFail("open: fails", random, "EMFILE", "EIO", "EACCES");
     const node = this.platter.find(filePath);
     if (node === undefined) throw new SystemError("ENOENT", "open", filePath);
     if (node.kind !== "file") throw new SystemError("EISDIR", "open", filePath);
-    return openFile(this, filePath, node, isForAppending);
+    return node;
   }
 
   openForReading(filePath: string): Promise<OpenFile> {
-    const apply = (random: Random) => this.#open(filePath, false, random);
+    const apply = (random: Random) => openFile(this, filePath, this.#find(filePath, random), false);
     return this.later("openForReading", filePath, { apply });
+  }
+
+  readFile(filePath: string): Promise<Buffer> {
+    const apply = (random: Random) => {
+      const node = this.#find(filePath, random);
+      this.maybeFail("read: fails", random, "EIO");
+      if (node.isUnreadable(0, node.bytes.length)) throw new SystemError("EIO", "read");
+      return Buffer.from(node.bytes);
+    };
+    return this.later("readFile", filePath, { apply });
   }
 
   openForAppending(filePath: string): Promise<OpenFile> {
@@ -189,7 +199,7 @@ export class SimulatedDisk implements Disk {
     };
     const apply = (random: Random) => {
       land(); // it may fail after that, too
-      return this.#open(filePath, true, random);
+      return openFile(this, filePath, this.#find(filePath, random), true);
     };
     return this.later("openForAppending", filePath, { apply, land });
   }
