@@ -137,9 +137,10 @@ export class Exchange {
     if (this.isLast) ignoreBody(req);
     else if (isUnread) req.resume(); // a short rest, perhaps of a body that was paused
     const length = Buffer.byteLength(body);
-    if (length > 0) headers.push("Content-Type", "application/json", "Content-Length", `${length}`);
-    if (length > 0 && this.isOurs && !this.isLast) writeHeadAsText(res, status, headers);
-    else res.writeHead(status, headers);
+    const ofBody = ["Content-Type", "application/json", "Content-Length", `${length}`];
+    const sent = length > 0 ? [...headers, ...ofBody] : headers;
+    if (length > 0 && this.isOurs && !this.isLast) writeHeadAsText(res, status, sent);
+    else res.writeHead(status, sent); // code around the listener may throw here
     const encoding = length === body.length ? "latin1" : "utf8"; // of ASCII they are the same
     const isBare = length === 0 || req.method === "HEAD" || !(req.socket instanceof Socket);
     // Ended later, and as Latin-1, head and body are one write and not two.
