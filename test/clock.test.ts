@@ -4,13 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { promisify } from "node:util";
+import { clock } from "../src/clock.ts";
 import { createToken, PlantStore, revokeToken, TokenRegistry } from "../src/index.ts";
 import { makeFolder } from "./support/folders.ts";
 import { collect } from "./support/stores.ts";
-
-/** A turn of the event loop, with the timers that the process had at its start. */
-const turn = promisify(setImmediate);
 
 // What hangs fails: Node's own limit of a test uses none of the timers that are replaced.
 test("a store and tokens are used in stopped time", { timeout: 10_000 }, async (t) => {
@@ -34,6 +31,6 @@ test("a store and tokens are used in stopped time", { timeout: 10_000 }, async (
   };
   assert.equal(await find(), "a,b,c");
   await revokeToken(folder, "b");
-  while ((await find()) === "a,b,c") await turn(); // until the registry has polled by itself
+  while ((await find()) === "a,b,c") await clock.turn(); // until the registry has polled by itself
   assert.equal(await find(), "a,,c");
 });

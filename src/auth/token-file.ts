@@ -27,7 +27,6 @@ import { ensureFolder, TOKENS_NAME } from "../log/folder.ts";
 import { lineError } from "../log/lines.ts";
 import { locks } from "../log/lock.ts";
 
-/** Held for milliseconds. */
 const LOCK = { name: "tokens-lock", command: "token", waitMs: 5000 };
 
 /** @internal */

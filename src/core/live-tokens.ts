@@ -11,7 +11,7 @@ import { hashToken, isLive, type TokenRecord } from "./token.ts";
 
 /** How old a verdict may be, counted from the start of its poll. */
 const VERDICT_MS = 2000;
-/** How often servers poll their tokens. Each poll wakes an idle process about ten times. @internal */
+/** How often servers poll their tokens; more often would keep an idle process awake. @internal */
 export const POLL_INTERVAL_MS = 500;
 
 /** Begins to count the milliseconds from now on, by the clock that shows more. @internal */

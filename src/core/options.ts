@@ -23,7 +23,7 @@ export const NUMBER_OPTIONS = {
   keepAliveTimeoutMs: { default: 75_000, min: 1, max: TIMER_MS_MAX },
   // Not 0: for some versions of Node it means no bound, for others no connection.
   connectionsMax: { min: 1, max: 1_000_000 },
-  pendingBytesMax: { min: 1, max: GIB },
+  pendingBytesMax: { min: 32 * 1024, max: GIB },
   queueBytesMax: { min: 1, max: GIB },
   drainTimeoutMs: { default: 10_000, min: 0, max: TIMER_MS_MAX },
   databaseDeadlineMs: { default: 10_000, min: 100, max: TIMER_MS_MAX },

@@ -29,7 +29,7 @@ class Connection {
   unanswered = 0;
   /** The newest request: until its response has left, or until the next one if it was refused or is not whole. */
   last: Exchange | undefined;
-  /** `socket.bytesRead` when a request was refused without a good token. One at the same count came in its packet. */
+  /** `socket.bytesRead` when a request was refused without a good token. Another at this count came in its packet. */
   refusedAt: number | undefined;
   keys = 0;
   /** Since when nothing came and no response was owed, at the last sweep. */
@@ -88,6 +88,7 @@ export class Connections {
   #evict(newest: Socket): void {
     const counts = new Map([[ANONYMOUS, 0]]);
     for (const { client } of this.#all.values()) counts.set(client, (counts.get(client) ?? 0) + 1);
+    if (counts.get(ANONYMOUS) === 1) counts.delete(ANONYMOUS); // that is the newest, which stays
     const [[largest] = []] = [...counts].sort(([, a], [, b]) => b - a);
     const owned = [...this.#all].filter(([socket, { client }]) => {
       return client === largest && socket !== newest;
@@ -111,7 +112,7 @@ export class Connections {
     const connection = this.#all.get(socket);
     if (connection === undefined) return;
     const { last, refusedAt } = connection;
-    // Of the packet of a request without a good token only that one gets a response.
+    // After a request without a good token, the rest of its packet gets no response.
     if (refusedAt === socket.bytesRead && parserError === undefined) last?.closeAfter();
     if (last?.isLast === true) return ignoreBody(req);
     const exchange = new Exchange(req, res, this.#listener, this.#release);

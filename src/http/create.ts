@@ -17,9 +17,9 @@ const PIECES_MAX = 8192;
 const NOTHING: Buffer = Buffer.alloc(0);
 
 /**
- * Reads the body, creates, and responds, even to later failures.
+ * Reads the body, creates, and responds, also if that fails.
  *
- * @throws PlantStoreError for the head, `overloaded`, or `internal` if other code has read of the body.
+ * @throws PlantStoreError for a header, `overloaded`, or `internal` if other code has read the body.
  */
 export function create(exchange: Exchange, plants: PlantService, bytesMax: number): void {
   const { req, res, isOurs } = exchange;
@@ -66,7 +66,7 @@ async function store(exchange: Exchange, plants: PlantService, body: Buffer, ver
     if (res.headersSent || exchange.isOver) return;
     const plant = parseNewPlant(body);
     await plants.create(plant);
-    exchange.work = undefined; // a wait for it would take 3 % of a create
+    exchange.work = undefined; // or what it holds would wait for this promise: 3 % of a create
     exchange.respond(200, encodePlant(plant));
   } catch (error) {
     exchange.fail(error);

@@ -99,11 +99,11 @@ export class Exchange {
     // A response that waits for earlier ones emits no "close" with its connection.
     this.#isQueued = res.socket === null;
     if (this.#isQueued) req.socket.setMaxListeners(0).on("close", this.#release);
-    if (!(req.socket instanceof Socket)) res.on("finish", this.#release); // a tool for tests closes nothing
+    if (!(req.socket instanceof Socket)) res.on("finish", this.#release); // a mocked socket emits no "close"
   }
 
   /**
-   * Raises what this request holds to `bytes` plus those of any request, until it is over. Never lowers it.
+   * Raises what this request holds to `REQUEST_BYTES + bytes`, until it is over. Never lowers it.
    *
    * @throws PlantStoreError `overloaded`.
    */
@@ -132,7 +132,7 @@ export class Exchange {
   respond(status: number, body: string | Uint8Array, error?: number): void {
     const { req, res, headers } = this;
     if (res.headersSent) return;
-    const isUnread = req.complete === false; // `undefined` in tools for tests
+    const isUnread = req.complete === false; // `undefined` in mocked requests
     if (isUnread && (res.shouldKeepAlive === false || hasLongRest(req))) this.closeAfter();
     if (this.isLast) ignoreBody(req);
     else if (isUnread) req.resume(); // a short rest, perhaps of a body that was paused

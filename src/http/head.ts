@@ -48,7 +48,7 @@ function badRequest(message: string, cause?: unknown): PlantStoreError {
 const PARSER_ERRORS: Readonly<Record<string, [RequestErrorCode, string]>> = {
   HPE_HEADER_OVERFLOW: ["header_too_large", "headers: expected fewer bytes"],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ["body_too_large", "body: expected shorter chunk extensions"],
-  HPE_PAUSED: ["overloaded", "a response before it is not read yet; send the request again later"], // sent ahead over TLS
+  HPE_PAUSED: ["overloaded", "a response before it is not read yet; send the request again later"], // over TLS Node parses on while it is paused
   ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "request: expected all of it sooner"],
 };
 

@@ -31,7 +31,7 @@ type Slices = AsyncGenerator<Uint8Array, boolean>;
 
 export class Reads {
   readonly #plants: PlantService;
-  /** What waits here is skipped once its client has left; in the store it would pile up. */
+  /** At most 64 are in the store, where they would pile up; one that waits is skipped if its client has left. */
   readonly #reading = new Semaphore(64);
   readonly #turns = new Semaphore(1);
 

@@ -97,7 +97,7 @@ export class LogWriter {
     return { start: batch.start, at };
   }
 
-  /** Resolves in the turn of a check of lock and file that began after the call. @throws `store_failed`. */
+  /** Checks lock and file after the call, and resolves in the turn of that check. @throws `store_failed`. */
   async assertUnchanged(): Promise<void> {
     this.#fileCheck ??= this.#checkFile();
     await this.#fileCheck;
@@ -152,7 +152,7 @@ export class LogWriter {
   #planWait(records: number, syncMs: number): void {
     const clients = records + (this.#queue[0]?.records ?? 0);
     const returnMs = (clients / this.#arrivals) * (this.#lastArrivalAt - this.#syncedAt);
-    // If they need longer than a sync, syncing their halves in turn is faster.
+    // As long as those that are back needed. If longer than a sync, two batches in turn are faster.
     const isShort = this.#arrivals > 0 && returnMs < Math.min(syncMs, RETURN_MS_MAX);
     this.#awaited = isShort && syncMs >= SLOW_SYNC_MS ? clients : 0;
     [this.#syncedAt, this.#arrivals] = [clock.monotonicMs(), 0];

@@ -63,6 +63,17 @@ test("the client with the most connections loses its oldest", async (t) => {
   }
 });
 
+test("of clients with one connection each, the oldest makes room", async (t) => {
+  const service = await startService(t, { connectionsMax: 2 });
+  const oldest = await connectKnown(t, service);
+  for (const name of ["a", "b"]) {
+    const token = await createToken(service.folder, { name });
+    await service.tokens.refresh();
+    await connectKnown(t, service, token);
+  }
+  await closed(oldest);
+});
+
 test(
   "under TLS a silent handshake makes room, then a finished one without a good token",
   NEEDS_OPENSSL,
