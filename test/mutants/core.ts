@@ -113,8 +113,8 @@ memory keeps every line: store/newest-lines
 - .delete(number - this.#piecesMax)
 store/id-index.ts
 an offset of more than 32 bits is cut: store/id-index
-- table[at + 3] = Math.floor((offset + 1) / WORD);
-+ table[at + 3] = 0;
+- [slot / 2] = offset + 1;
++ [slot / 2] = (offset + 1) >>> 0;
 store/open.ts
 a start without room for quarantine is refused: store/open
 -     if (error && !isNoRoom(error.cause)) throw error;
