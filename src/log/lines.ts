@@ -23,12 +23,13 @@ export interface Block {
   readonly isPiece: boolean;
 }
 
-const BLOCK_BYTES = 1024 * 1024; // smaller ones make a start slower
+export const BLOCK_BYTES = 1024 * 1024; // smaller ones make a start slower
 
 /**
  * The whole lines from the start of a line to `end`, in blocks. A line that is longer than a record may be
  * comes in pieces, the last of which ends with the line feed, if there is one before `end`.
  *
+ * @param isShared whether each block takes the memory of the one before, which is faster.
  * @throws PlantStoreError `io_error`, for example if the file ends before `end`.
  */
 export async function* readBlocks(
@@ -36,11 +37,15 @@ export async function* readBlocks(
   start: number,
   end: number,
   blockBytes = BLOCK_BYTES,
+  isShared = false,
 ): AsyncGenerator<Block> {
+  const shared = isShared ? Buffer.allocUnsafeSlow(blockBytes + RECORD_BYTES_MAX) : undefined;
   let size = blockBytes;
   let isPiece = false;
   for (let offset = start; offset < end; ) {
-    const bytes = await readExactly(file, offset, Math.min(size, end - offset));
+    const wanted = Math.min(size, end - offset);
+    const buffer = shared?.subarray(0, wanted) ?? Buffer.allocUnsafe(wanted);
+    const bytes = await readExactly(file, offset, buffer);
     let length = isPiece ? bytes.indexOf(LINE_FEED) + 1 : bytes.lastIndexOf(LINE_FEED) + 1;
     const hasLine = length > 0;
     if (!hasLine) {
@@ -77,17 +82,17 @@ const RECORD_BYTES_GUESS = 512; // nearly all records are shorter
  */
 export async function readLine(file: LineSource, offset: number, end: number): Promise<Buffer> {
   for (let size = RECORD_BYTES_GUESS; ; size *= 16) {
-    const bytes = await readExactly(file, offset, Math.min(size, RECORD_BYTES_MAX, end - offset));
+    const wanted = Math.min(size, RECORD_BYTES_MAX, end - offset);
+    const bytes = await readExactly(file, offset, Buffer.allocUnsafe(wanted));
     const length = bytes.indexOf(LINE_FEED);
     if (length >= 0) return bytes.subarray(0, length);
     if (bytes.length < size) throw lineError(file.path, { offset }, "its line feed is gone");
   }
 }
 
-/** @throws PlantStoreError `io_error` if the file ends before. */
-export async function readExactly(file: LineSource, offset: number, size: number): Promise<Buffer> {
-  const buffer = Buffer.allocUnsafe(size);
-  if ((await file.read(buffer, offset)) === size) return buffer;
+/** Fills a buffer, and returns it. @throws PlantStoreError `io_error` if the file ends before. */
+export async function readExactly(file: LineSource, offset: number, into: Buffer): Promise<Buffer> {
+  if ((await file.read(into, offset)) === into.length) return into;
   throw ioError(`Cannot read "${file.path}"`, "it became shorter while it was read");
 }
 

@@ -11,7 +11,7 @@ import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { PlantMatcher } from "../core/plant-matcher.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
-import { LINE_FEED, lineError, readBlocks, readExactly } from "../log/lines.ts";
+import { BLOCK_BYTES, LINE_FEED, lineError, readBlocks, readExactly } from "../log/lines.ts";
 import { BATCH_BYTES_MAX } from "../log/writer.ts";
 import type { IdIndex } from "./id-index.ts";
 
@@ -44,14 +44,15 @@ export class Scan {
     this.#index = index;
   }
 
-  /** Reads the log, and yields its lines in blocks. @throws PlantStoreError `corruption`; `io_error`. */
+  /** Yields the lines in blocks; with an index each replaces the one before. @throws `corruption`; `io_error`. */
   async *lines(log: ReadableLog, onProgress?: OnProgress): AsyncGenerator<Buffer> {
     const { file, durableBytes, checkpoint = EMPTY_LOG } = log;
+    const isShared = this.#index !== undefined;
     const size = durableBytes ?? file.end;
     const changed = `its ${size} bytes are not those that were stored`;
     let isAsKnown = checkpoint.bytes === 0 && checkpoint.crc32 === 0;
     let problem: string | undefined; // of the first line that is not good
-    for await (const { bytes, offset } of readBlocks(file, 0, size)) {
+    for await (const { bytes, offset } of readBlocks(file, 0, size, BLOCK_BYTES, isShared)) {
       const length = readPlants(bytes, ({ idLow, idHigh }, start) => {
         const at = offset + start;
         const present = this.#index?.addWords(idLow, idHigh, at) ?? at; // an IdLoader finds no repeats: openLog counts
@@ -79,7 +80,9 @@ export class Scan {
     if (offset === size) return;
     const isHeld = durableBytes !== undefined;
     const mayBeTorn = !isHeld && isAsKnown && size - offset <= IN_FLIGHT_BYTES_MAX;
-    const rest = mayBeTorn ? await readExactly(file, offset, size - offset) : undefined;
+    const rest = mayBeTorn
+      ? await readExactly(file, offset, Buffer.allocUnsafe(size - offset))
+      : undefined;
     if (rest === undefined || !isTorn(rest)) {
       const fault = `${problem ?? "it has no line feed"}; ${ADVICE}`;
       throw lineError(file.path, { line: this.plants + 1, offset }, fault);

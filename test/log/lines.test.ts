@@ -84,7 +84,7 @@ test("a line without its line feed, or without an end, is corruption", async () 
 
 test("a file that became shorter is an io_error", async () => {
   const source = sourceOf(Buffer.from("a\nb\n"));
-  await assert.rejects(readExactly(source, 2, 9), { code: "io_error" });
+  await assert.rejects(readExactly(source, 2, Buffer.alloc(9)), { code: "io_error" });
   const reading = async () => {
     for await (const _ of readBlocks(source, 0, 9));
   };
