@@ -96,7 +96,7 @@ const BUCKET_IDS_MAX = 1365;
 const LINE_BYTES_MIN = 19;
 /** Room for more, or all tables would be copied soon after a start: 4 % of each create (measured). */
 const MARGIN = 1.15;
-const AHEAD_MAX = 8; // or lines that grow longer would leave most of a table empty
+const AHEAD_MAX = 8; // an estimate from less of the log is not used: later lines may be longer
 const CACHE_LINE_WORDS = 16;
 
 /**
@@ -135,16 +135,16 @@ export class IdLoader {
     this.#words[at + 3] = high;
     this.#counts[table] = count + 1;
     this.#ids++;
-    if (count + 1 === this.#room) {
-      this.#empty(table, Math.min(this.#logBytes / offset, AHEAD_MAX));
-    }
+    if (count + 1 < this.#room) return;
+    const ahead = this.#logBytes / offset;
+    this.#empty(table, ahead > AHEAD_MAX ? 2 : ahead);
   }
 
   flush(): void {
     for (let table = 0; table < TABLES; table++) this.#empty(table, 1);
   }
 
-  /** @param ahead the length of the log, divided by what was read of it. */
+  /** @param ahead how many times as many ids as now the log may have. */
   #empty(table: number, ahead: number): void {
     const slots = this.#index.reserve(table, (this.#ids / TABLES) * ahead * MARGIN);
     // What is read in order is fetched ahead, so the ids find it in the cache.
