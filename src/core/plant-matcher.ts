@@ -79,6 +79,7 @@ export class PlantMatcher {
     let at = first;
     let low = 0; // the magnitude, as two unsigned words
     let high = 0;
+    // Four digits at once: each in a byte of a word, then two in a half, then one number.
     for (; at <= first + DIGITS_MAX - 4 && at + 4 <= bytes.length; at += 4) {
       const digits = this.#view.getInt32(at, true) ^ FOUR_ZEROS;
       if (((digits | (digits + 0x06060606)) & 0xf0f0f0f0) !== 0) break; // one is no digit
