@@ -21,7 +21,7 @@ import {
   type TokenRecord,
   tokenExists,
 } from "../core/token.ts";
-import { disk, readFile, withIoError } from "../log/disk.ts";
+import { allowMissing, disk, withIoError } from "../log/disk.ts";
 import { replaceFile } from "../log/file.ts";
 import { ensureFolder, TOKENS_NAME } from "../log/folder.ts";
 import { lineError } from "../log/lines.ts";
@@ -104,7 +104,7 @@ export async function revokeToken(directory: string, name: string): Promise<void
  */
 export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
   const filePath = tokensPathOf(directory);
-  const bytes = await readFile(filePath);
+  const bytes = await disk.readFile(filePath).catch(allowMissing(`Cannot read "${filePath}"`));
   if (bytes === undefined) return [];
   await withIoError(`Cannot sync "${directory}"`, () => disk.syncFolder(path.dirname(filePath)));
   return parseTokenFile(filePath, bytes).toSorted((a, b) => a.createdAt - b.createdAt);

@@ -9,7 +9,7 @@
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { LiveTokens, startAge } from "../core/live-tokens.ts";
-import { readFile } from "../log/disk.ts";
+import { allowMissing, disk } from "../log/disk.ts";
 import { LogFile, withUnsynced } from "../log/file.ts";
 import { parseTokenFile, tokensPathOf } from "./token-file.ts";
 
@@ -58,7 +58,8 @@ export class TokenRegistry extends LiveTokens {
 
   async #read(): Promise<void> {
     const age = startAge(clock); // a dying disk may report a failed read only after a minute
-    const bytes = (await readFile(this.#path)) ?? Buffer.alloc(0);
+    const read = disk.readFile(this.#path).catch(allowMissing(`Cannot read "${this.#path}"`));
+    const bytes = (await read) ?? Buffer.alloc(0);
     const isSame = this.#bytes?.equals(bytes) === true;
     this.accept(age, isSame ? undefined : parseTokenFile(this.#path, bytes));
     this.#bytes = bytes;

@@ -111,14 +111,11 @@ export function withIoError<T>(action: string, work: () => Promise<T>): Promise<
   });
 }
 
-/** The bytes of a small file; `undefined` if there is none. @throws PlantStoreError `io_error`. */
-export async function readFile(filePath: string): Promise<Buffer | undefined> {
-  try {
-    return await disk.readFile(filePath);
-  } catch (cause) {
-    if (systemCode(cause) === "ENOENT") return undefined;
-    throw ioError(`Cannot read "${filePath}"`, cause);
-  }
+/** For a `catch`: turns what it gets into an `io_error`, or into `undefined` if there is no such file. */
+export function allowMissing(action: string): (cause: unknown) => undefined {
+  return (cause) => {
+    if (systemCode(cause) !== "ENOENT") throw ioError(action, cause);
+  };
 }
 
 /** The code of a system error, such as `ENOENT`. */

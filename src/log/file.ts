@@ -7,13 +7,13 @@
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import {
+  allowMissing,
   describeSystemError,
   disk,
   type FileState,
   ioError,
   isNoRoom,
   type OpenFile,
-  systemCode,
   withIoError,
 } from "./disk.ts";
 import type { Lock } from "./lock.ts";
@@ -41,13 +41,9 @@ export class LogFile {
   }
 
   /** Opens for reading; `undefined` if there is no such file. @throws `io_error`. */
-  static async openForReading(filePath: string): Promise<LogFile | undefined> {
-    try {
-      return new LogFile(filePath, await disk.openForReading(filePath));
-    } catch (cause) {
-      if (systemCode(cause) === "ENOENT") return undefined;
-      throw ioError(`Cannot open "${filePath}"`, cause);
-    }
+  static openForReading(filePath: string): Promise<LogFile | undefined> {
+    const open = async () => new LogFile(filePath, await disk.openForReading(filePath));
+    return open().catch(allowMissing(`Cannot open "${filePath}"`));
   }
 
   /**

@@ -12,7 +12,7 @@ import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { assertNumbers, NUMBER_OPTIONS } from "../core/options.ts";
 import { checkpointPath, writeCheckpoint } from "../log/checkpoint.ts";
-import { describeSystemError, disk, readFile, withIoError } from "../log/disk.ts";
+import { allowMissing, describeSystemError, disk, withIoError } from "../log/disk.ts";
 import { type LogFile, replaceFile } from "../log/file.ts";
 import {
   ensureFolder,
@@ -105,7 +105,10 @@ async function writeCopy(
     await disk.syncFolder(folder); // after a power cut, too, a start finds that the copy is not finished
     const scan = new Scan(new IdIndex());
     for await (const lines of readLog(source, scan)) await copy.append(lines);
-    const tokens = await readFile(path.join(source, TOKENS_NAME));
+    const tokensPath = path.join(source, TOKENS_NAME);
+    const tokens = await disk
+      .readFile(tokensPath)
+      .catch(allowMissing(`Cannot read "${tokensPath}"`));
     if (tokens !== undefined) {
       await replaceFile(path.join(folder, TOKENS_NAME), (file) => file.append(tokens), lock);
     }

@@ -14,12 +14,11 @@ function sourceOf(content: Buffer): LineSource {
   };
 }
 
-/** Blocks of an even length share their memory, so they are copied. */
+/** Each block takes the memory of the one before, so they are copied. */
 async function blocksOf(content: Buffer, end = content.length, blockBytes = 2 ** 20) {
   const blocks: Block[] = [];
-  const isShared = blockBytes % 2 === 0;
-  for await (const block of readBlocks(sourceOf(content), 0, end, blockBytes, isShared)) {
-    blocks.push(isShared ? { ...block, bytes: Buffer.from(block.bytes) } : block);
+  for await (const block of readBlocks(sourceOf(content), 0, end, blockBytes, true)) {
+    blocks.push({ ...block, bytes: Buffer.from(block.bytes) });
   }
   return blocks;
 }
