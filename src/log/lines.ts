@@ -39,7 +39,9 @@ export async function* readBlocks(
   blockBytes = BLOCK_BYTES,
   isShared = false,
 ): AsyncGenerator<Block> {
-  const shared = isShared ? Buffer.allocUnsafeSlow(blockBytes + RECORD_BYTES_MAX) : undefined;
+  const shared = isShared
+    ? Buffer.allocUnsafeSlow(Math.max(blockBytes, RECORD_BYTES_MAX))
+    : undefined;
   let size = blockBytes;
   let isPiece = false;
   for (let offset = start; offset < end; ) {
