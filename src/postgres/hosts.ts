@@ -36,8 +36,8 @@ export class UnusableDatabaseError extends DatabaseError {
 }
 
 const CONNECT_TIMEOUT_MS = 2000;
-/** How long a round of questions takes, if a host is silent. */
-const ROUND_MS = 100;
+const ROUND_MS = 100; // of questions, if a host is silent
+const START_ROUNDS = 10; // no timeline is known yet, and a slow host may have a higher one
 
 export class Hosts {
   isClosed = false;
@@ -119,8 +119,8 @@ export class Hosts {
     const { hosts } = this.#parseUrl();
     const outcomes = new Map<DatabaseHost, Connection | DatabaseError>();
     const found = () => [...outcomes.values()].filter((each) => each instanceof Connection);
-    for (let isLast = false; outcomes.size < hosts.length && !isLast; ) {
-      isLast = found().length > 0;
+    for (let round = 1, isLast = false; outcomes.size < hosts.length && !isLast; round++) {
+      isLast = found().length > 0 && (this.#timeline > 0 || round > START_ROUNDS);
       const asked = hosts.map(async (host) => {
         outcomes.set(host, await this.#ask(host).catch((error: DatabaseError) => error));
       });

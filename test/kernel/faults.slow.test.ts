@@ -37,7 +37,7 @@ a slow disk | write:delay_enter=2000000 | one start slow:2 stop:0 goes-on |
 a stored plant that cannot be read | pread64:error=EIO:when=2 | one start 1:50307 2:200 1:200 stop:0 | EIO
 no descriptors | | start 1:200 take-descriptors await:50306 serve:1 export:1 give-descriptors await:200 2:200 stop:0 goes-on |
 a folder in the place of the tokens | | start 1:200 hide-tokens await:50306 show-tokens await:200 stop:0 |
-tokens that cannot be opened | tokens.jsonl@openat:error=ENFILE:when=2+ | start 1:200 await:50306 stop:0 | ENFILE
+tokens that cannot be opened | tokens.jsonl@openat:error=ENFILE:when=3+ | start 1:200 await:50306 stop:0 | ENFILE
 tokens that cannot be read | tokens.jsonl@pread64:error=EIO:when=9+ tokens.jsonl@read:error=EIO:when=9+ | start 1:200 await:50306 stop:0 | EIO
 a revocation | | start 1:200 revoke 2s revoked:40102 1:200 stop:0 |
 a revocation of a token while the server is frozen | | start 1:200 freeze revoke 2s thaw revoked:40102 1:200 stop:0 |
