@@ -104,7 +104,7 @@ export async function revokeToken(directory: string, name: string): Promise<void
  */
 export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
   const filePath = tokensPathOf(directory);
-  const bytes = await disk.readFile(filePath).catch(allowMissing(`Cannot read "${filePath}"`));
+  const bytes = await disk.readFile(filePath).catch(allowMissing(filePath));
   if (bytes === undefined) return [];
   await withIoError(`Cannot sync "${directory}"`, () => disk.syncFolder(path.dirname(filePath)));
   return parseTokenFile(filePath, bytes).toSorted((a, b) => a.createdAt - b.createdAt);

@@ -58,8 +58,8 @@ export class TokenRegistry extends LiveTokens {
 
   async #read(): Promise<void> {
     const age = startAge(clock); // a dying disk may report a failed read only after a minute
-    const read = disk.readFile(this.#path).catch(allowMissing(`Cannot read "${this.#path}"`));
-    const bytes = (await read) ?? Buffer.alloc(0);
+    const found = await disk.readFile(this.#path).catch(allowMissing(this.#path));
+    const bytes = found ?? Buffer.alloc(0);
     const isSame = this.#bytes?.equals(bytes) === true;
     this.accept(age, isSame ? undefined : parseTokenFile(this.#path, bytes));
     this.#bytes = bytes;

@@ -32,7 +32,7 @@ const TEXT = /^\{"bytes":(\d{1,15}),"crc32":(\d{1,10})\}\n$/;
 /** `undefined` if there is none. @throws PlantStoreError `corruption` if the file is no checkpoint; `io_error`. */
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
   const filePath = checkpointPath(logPath);
-  const bytes = await disk.readFile(filePath).catch(allowMissing(`Cannot read "${filePath}"`));
+  const bytes = await disk.readFile(filePath).catch(allowMissing(filePath));
   if (bytes === undefined) return undefined;
   const [, length, sum] = TEXT.exec(bytes.toString("latin1")) ?? [];
   if (sum !== undefined) return { bytes: Number(length), crc32: Number(sum) };

@@ -111,10 +111,10 @@ export function withIoError<T>(action: string, work: () => Promise<T>): Promise<
   });
 }
 
-/** For a `catch`: turns what it gets into an `io_error`, or into `undefined` if there is no such file. */
-export function allowMissing(action: string): (cause: unknown) => undefined {
+/** For the `catch` of a read: returns `undefined` if there is no such file, else throws an `io_error`. */
+export function allowMissing(filePath: string): (cause: unknown) => undefined {
   return (cause) => {
-    if (systemCode(cause) !== "ENOENT") throw ioError(action, cause);
+    if (systemCode(cause) !== "ENOENT") throw ioError(`Cannot read "${filePath}"`, cause);
   };
 }
 

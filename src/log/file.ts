@@ -43,7 +43,7 @@ export class LogFile {
   /** Opens for reading; `undefined` if there is no such file. @throws `io_error`. */
   static openForReading(filePath: string): Promise<LogFile | undefined> {
     const open = async () => new LogFile(filePath, await disk.openForReading(filePath));
-    return open().catch(allowMissing(`Cannot open "${filePath}"`));
+    return open().catch(allowMissing(filePath));
   }
 
   /**

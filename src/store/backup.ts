@@ -106,9 +106,7 @@ async function writeCopy(
     const scan = new Scan(new IdIndex());
     for await (const lines of readLog(source, scan)) await copy.append(lines);
     const tokensPath = path.join(source, TOKENS_NAME);
-    const tokens = await disk
-      .readFile(tokensPath)
-      .catch(allowMissing(`Cannot read "${tokensPath}"`));
+    const tokens = await disk.readFile(tokensPath).catch(allowMissing(tokensPath));
     if (tokens !== undefined) {
       await replaceFile(path.join(folder, TOKENS_NAME), (file) => file.append(tokens), lock);
     }
